@@ -3,12 +3,14 @@
 //   gather_begin                               one thread; resets the report; none where the host sent a prepared one
 //   gather_KERNEL_{i32,i64}                    any grid; rows from the table
 //   gather_KERNEL_{i32,i64}_cached             any grid; rows with a slot from the cache, the others from the table
+//   gather_KERNEL_tables                       any grid; rows from several tables, by int64 ids of each
 //   cache_insert                               any grid; a FIFO cache takes in rows that were gathered
 //   order_count, order_place, order_fill       any grid; the order in which a gather visits its rows
 //   copy_arrays                                any grid; arrays of a batch from one place on the device to another
 //   sum_rows_TYPE                              any grid; sums of gathered rows by lists
 //   continue_sums_TYPE                         any grid; the host's sums continued with cached rows; in place of a gather
 //   gather_finish_{i32,i64}                    one thread; completes the report
+//   gather_finish_tables                       one thread; the same, after a gather from several tables
 //   spin_until                                 one thread; holds the stream until the host lets go
 //
 // In one stream, in this order. An id that is not a row of the table is never read; its output row is not changed, and
@@ -17,6 +19,7 @@
 #include "cache.cuh"
 #include "copies.cuh"
 #include "gather_narrow.cuh"
+#include "gather_tables.cuh"
 #include "gather_wide.cuh"
 #include "order.cuh"
 #include "sums.cuh"
@@ -73,6 +76,22 @@ UVA_GATHER gather_wide_evict_first_i64_cached(GatherArguments arguments) {
   uva::gather_wide_cached<long long, uva::Hint::L2_EVICT_FIRST>(arguments);
 }
 
+UVA_GATHER gather_naive_tables(const __grid_constant__ TablesArguments arguments) {
+  uva::gather_tables_narrow<false>(arguments);
+}
+UVA_GATHER gather_shift_tables(const __grid_constant__ TablesArguments arguments) {
+  uva::gather_tables_narrow<true>(arguments);
+}
+UVA_GATHER gather_wide_tables(const __grid_constant__ TablesArguments arguments) {
+  uva::gather_tables_wide<uva::Hint::NO_L1>(arguments);
+}
+UVA_GATHER gather_wide_plain_tables(const __grid_constant__ TablesArguments arguments) {
+  uva::gather_tables_wide<uva::Hint::PLAIN>(arguments);
+}
+UVA_GATHER gather_wide_evict_first_tables(const __grid_constant__ TablesArguments arguments) {
+  uva::gather_tables_wide<uva::Hint::L2_EVICT_FIRST>(arguments);
+}
+
 UVA_GATHER cache_insert(InsertArguments arguments) { uva::insert(arguments); }
 
 UVA_GATHER order_count(OrderArguments arguments) { uva::count_regions(arguments); }
@@ -96,6 +115,9 @@ __global__ void gather_finish_i32(GatherReport* report, const void* ids, unsigne
 }
 __global__ void gather_finish_i64(GatherReport* report, const void* ids, unsigned long long stamp) {
   uva::finish<long long>(report, ids, stamp);
+}
+__global__ void gather_finish_tables(const __grid_constant__ TablesArguments arguments, unsigned long long stamp) {
+  uva::finish_tables(arguments, stamp);
 }
 
 // nvbandwidth's way to time what runs without the cost of enqueueing it: the stream waits here for a word of pinned

@@ -34,6 +34,8 @@ struct GatherArguments {
 namespace uva {
 
 constexpr u64 NO_POSITION = ~0ull;
+// A bad position: the number of its table above the position in the table's ids.
+constexpr u32 POSITION_BITS = 48;
 // What began_ns is in a report that the host prepared, until a kernel begins.
 constexpr u64 NOT_BEGUN = ~0ull;
 // A read of the link never crosses from one line into the next.
@@ -100,16 +102,21 @@ __device__ __forceinline__ Source source_of(const GatherArguments& arguments, u6
   return source;
 }
 
-// Completes the report. The gather before it in the stream is complete, but a reader in another process trusts the
-// stamp alone: the fence orders it after all other writes.
-template <class Id>
-__device__ __forceinline__ void finish(GatherReport* report, const void* ids, u64 stamp) {
-  if (report->bad_position != NO_POSITION) report->bad_id = reinterpret_cast<const Id*>(ids)[report->bad_position];
+// Ends the report. The gather before it in the stream is complete, but a reader in another process trusts the stamp
+// alone: the fence orders it after all other writes.
+__device__ __forceinline__ void complete(GatherReport* report, u64 stamp) {
   report->ended_ns = global_nanoseconds();
   // No rows, and so no gather.
   if (report->began_ns == NOT_BEGUN) report->began_ns = report->ended_ns;
   __threadfence_system();
   *reinterpret_cast<volatile u64*>(&report->stamp) = stamp;
+}
+
+// Completes the report of a gather of these ids.
+template <class Id>
+__device__ __forceinline__ void finish(GatherReport* report, const void* ids, u64 stamp) {
+  if (report->bad_position != NO_POSITION) report->bad_id = reinterpret_cast<const Id*>(ids)[report->bad_position];
+  complete(report, stamp);
 }
 
 }  // namespace uva

@@ -10,6 +10,7 @@ use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::order::OrderArguments;
 use uva_kernels::sample::{SampleArguments, SampleReport};
 use uva_kernels::sums::{ContinuedArguments, SumArguments};
+use uva_kernels::tables::{GatheredTable, TablesArguments};
 use uva_kernels::verdict::VerdictArguments;
 
 fn main() {
@@ -40,6 +41,8 @@ fn main() {
             ("SampleArguments", SampleArguments::BYTES),
             ("SampleReport", SampleReport::BYTES),
             ("SumArguments", SumArguments::BYTES),
+            ("GatheredTable", GatheredTable::BYTES),
+            ("TablesArguments", TablesArguments::BYTES),
             ("VerdictArguments", VerdictArguments::BYTES),
         ]
         .map(|(name, bytes)| {

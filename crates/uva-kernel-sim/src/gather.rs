@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use uva_kernels::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, finish_entry};
+use uva_kernels::tables::{FINISH_TABLES, GatheredTable, TablesArguments};
 
 use crate::{AccessLog, LaunchError, launch, launch_logged};
 
@@ -51,5 +52,38 @@ pub unsafe fn gather(
             None => launch(name, grid, block, 0, whole.as_ptr())?,
         }
         launch(finish_entry(ids), ONE, ONE, 0, last.as_ptr())
+    }
+}
+
+/// Runs `gather_begin`, the gather of rows from these tables, and `gather_finish_tables`, as a stream would. The report
+/// is that of the gather. Reads of memory are logged to `log`.
+///
+/// # Errors
+/// As [`launch`].
+///
+/// # Panics
+/// If the tables need more than one launch.
+///
+/// # Safety
+/// As [`gather`], for each of the tables and the report.
+pub unsafe fn gather_tables(
+    kernel: Kernel,
+    tables: &[GatheredTable],
+    mut report: u64,
+    shape: GatherShape,
+    log: &mut AccessLog,
+) -> Result<(), LaunchError> {
+    const ONE: [u32; 3] = [1; 3];
+    let (grid, block) = ([shape.blocks, 1, 1], [shape.threads, 1, 1]);
+    let mut arguments = TablesArguments::new(tables, 0, report, 0);
+    let mut stamp = 1_u64;
+    let report = std::ptr::from_mut(&mut report).cast::<c_void>();
+    let whole = std::ptr::from_mut(&mut arguments).cast::<c_void>();
+    let last = [whole, std::ptr::from_mut(&mut stamp).cast()];
+    // SAFETY: as in `gather`.
+    unsafe {
+        launch(GATHER_BEGIN, ONE, ONE, 0, [report].as_ptr())?;
+        launch_logged(kernel.tables_entry(), grid, block, 0, [whole].as_ptr(), log)?;
+        launch(FINISH_TABLES, ONE, ONE, 0, last.as_ptr())
     }
 }

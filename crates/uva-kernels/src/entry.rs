@@ -7,6 +7,7 @@ use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, 
 use crate::order::{ORDER_STEPS, OrderArguments};
 use crate::sample::{SampleArguments, SampleKernel};
 use crate::sums::{ContinuedArguments, SumArguments, SummedType};
+use crate::tables::{FINISH_TABLES, TablesArguments};
 use crate::verdict::{BATCH_VERDICT, VerdictArguments};
 
 /// A kernel that can be launched.
@@ -29,6 +30,10 @@ pub enum Takes {
     Flag,
     /// [`GatherArguments`], with ids of this width, and with or without a cache.
     Gather(IdWidth, bool),
+    /// [`TablesArguments`].
+    Tables,
+    /// [`TablesArguments`], and the report stamp.
+    FinishTables,
     /// [`InsertArguments`].
     Insert,
     /// [`CopyArguments`].
@@ -54,6 +59,8 @@ impl Takes {
             Self::Report | Self::Flag => &[8],
             Self::Finish => &[8, 8, 8],
             Self::Gather(..) => &[GatherArguments::BYTES],
+            Self::Tables => &[TablesArguments::BYTES],
+            Self::FinishTables => &[TablesArguments::BYTES, 8],
             Self::Insert => &[InsertArguments::BYTES],
             Self::Copies => &[CopyArguments::BYTES],
             Self::Order => &[OrderArguments::BYTES],
@@ -70,12 +77,14 @@ impl Takes {
 pub fn entry_points() -> Vec<EntryPoint> {
     let mut all = vec![
         EntryPoint { name: GATHER_BEGIN, takes: Takes::Report },
+        EntryPoint { name: FINISH_TABLES, takes: Takes::FinishTables },
         EntryPoint { name: CACHE_INSERT, takes: Takes::Insert },
         EntryPoint { name: COPY_ARRAYS, takes: Takes::Copies },
         EntryPoint { name: BLOCK_PREPARE, takes: Takes::Blocks },
         EntryPoint { name: BATCH_VERDICT, takes: Takes::Verdict },
         EntryPoint { name: SPIN_UNTIL, takes: Takes::Flag },
     ];
+    all.extend(Kernel::ALL.map(|kernel| EntryPoint { name: kernel.tables_entry(), takes: Takes::Tables }));
     all.extend(ORDER_STEPS.map(|name| EntryPoint { name, takes: Takes::Order }));
     for values in SummedType::ALL {
         all.push(EntryPoint { name: values.entry(), takes: Takes::Sums(values) });

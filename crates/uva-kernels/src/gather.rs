@@ -20,6 +20,9 @@ pub const BLOCKS_PER_MULTIPROCESSOR: u32 =
 /// Bytes of a line: no read over the link crosses a line boundary.
 pub const LINE_BYTES: u64 = constant(GATHER_CUH, "LINE_BYTES");
 
+/// The bits of a bad position in the report below the number of its table.
+const POSITION_BITS: u32 = constant(GATHER_CUH, "POSITION_BITS") as u32;
+
 const NARROW_DEPTH: u32 = constant(TUNING_CUH, "UVA_GATHER_NARROW_DEPTH") as u32;
 const WIDE_DEPTH: u32 = constant(TUNING_CUH, "UVA_GATHER_WIDE_DEPTH") as u32;
 
@@ -60,6 +63,11 @@ macro_rules! gather_kernels {
             /// Minimum of reads over the link that a warp keeps in flight.
             pub const fn reads_per_warp(self) -> u32 {
                 match self { $(Self::$kernel => $reads,)* }
+            }
+
+            /// The entry point that gathers from several tables.
+            pub const fn tables_entry(self) -> &'static str {
+                match self { $(Self::$kernel => concat!("gather_", $entry, "_tables"),)* }
             }
 
             /// The entry point for ids of this width; `cached` selects the form with a slot map.
@@ -304,10 +312,24 @@ impl GatherReport {
         bytemuck::bytes_of(self)
     }
 
-    /// The first position with an id that is not a row of the table, and that id.
-    pub fn bad(&self) -> Option<(u64, i64)> {
-        (self.bad_position != u64::MAX).then_some((self.bad_position, self.bad_id))
+    /// The first id that is not a row of its table.
+    pub fn bad(&self) -> Option<BadId> {
+        let (table, position) =
+            (self.bad_position >> POSITION_BITS, self.bad_position & ((1 << POSITION_BITS) - 1));
+        let bad = BadId { table: table as usize, position, id: self.bad_id };
+        (self.bad_position != u64::MAX).then_some(bad)
     }
+}
+
+/// An id that is not a row of its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadId {
+    /// The table's number; 0 in a gather from one table.
+    pub table: usize,
+    /// Its position among the table's ids.
+    pub position: u64,
+    /// The id.
+    pub id: i64,
 }
 
 #[cfg(test)]
@@ -361,7 +383,9 @@ mod tests {
             next_hit: 8,
         };
         assert_eq!(report, expected);
-        assert_eq!(report.bad(), Some((4, -7)));
+        assert_eq!(report.bad(), Some(BadId { table: 0, position: 4, id: -7 }));
+        let of_table = GatherReport { bad_position: 3 << 48 | 4, ..report };
+        assert_eq!(of_table.bad(), Some(BadId { table: 3, position: 4, id: -7 }));
         assert_eq!(GatherReport { bad_position: u64::MAX, ..report }.bad(), None);
     }
 

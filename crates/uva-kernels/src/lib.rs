@@ -22,6 +22,7 @@ pub mod order;
 pub mod sample;
 mod source;
 pub mod sums;
+pub mod tables;
 pub mod verdict;
 
 pub use arrays::{Access, KernelArray};

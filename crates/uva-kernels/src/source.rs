@@ -34,6 +34,7 @@ pub const GATHER: KernelSource<'static> = KernelSource {
         file!("copies.cuh"),
         file!("gather.cuh"),
         file!("gather_narrow.cuh"),
+        file!("gather_tables.cuh"),
         file!("gather_wide.cuh"),
         INTRINSICS,
         file!("lists.cuh"),
@@ -73,6 +74,7 @@ pub(crate) const BLOCK_CUH: &str = file!("block.cuh").1;
 pub(crate) const CACHE_CUH: &str = file!("cache.cuh").1;
 pub(crate) const COPIES_CUH: &str = file!("copies.cuh").1;
 pub(crate) const GATHER_CUH: &str = file!("gather.cuh").1;
+pub(crate) const GATHER_TABLES_CUH: &str = file!("gather_tables.cuh").1;
 pub(crate) const ORDER_CUH: &str = file!("order.cuh").1;
 pub(crate) const SAMPLE_CUH: &str = file!("sample.cuh").1;
 pub(crate) const SUMS_CUH: &str = file!("sums.cuh").1;

@@ -9,6 +9,7 @@ use uva_kernels::gather::{GatherArguments, GatherReport};
 use uva_kernels::order::OrderArguments;
 use uva_kernels::sample::SampleArguments;
 use uva_kernels::sums::{ContinuedArguments, SumArguments};
+use uva_kernels::tables::TablesArguments;
 use uva_kernels::verdict::VerdictArguments;
 use uva_kernels::{Access, EntryPoint, KernelArray, Takes};
 
@@ -86,6 +87,10 @@ fn hold_all(takes: Takes, parameters: &Parameters) -> Result<Vec<Hold>, Code> {
             let arguments =
                 if cached { arguments } else { GatherArguments { slot_map: 0, cache: 0, ..arguments } };
             hold_arrays(&arguments.arrays(width))
+        }
+        Takes::Tables | Takes::FinishTables => {
+            let arrays: Vec<_> = parameters.first::<TablesArguments>().arrays().collect();
+            hold_arrays(&arrays)
         }
         Takes::Insert => hold_arrays(&parameters.first::<InsertArguments>().arrays()),
         Takes::Copies => {

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, GridBound, IdWidth, Kernel};
+use uva_cuda::kernels::gather::{
+    BadId, GatherArguments, GatherKernels, GatherReport, GridBound, IdWidth, Kernel,
+};
 use uva_cuda::kernels::order::VisitOrder;
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
 use uva_cuda::partition::GreenPartition;
@@ -308,7 +310,7 @@ fn stamp(index: usize) -> u64 {
 
 /// Whether a gather ran to its end and found every id.
 fn check_report(what: &str, report: &GatherReport, stamp: u64) -> Result<(), PcieError> {
-    if let Some((position, id)) = report.bad() {
+    if let Some(BadId { position, id, .. }) = report.bad() {
         return Err(PcieError::Report(format!("{what}: the kernel found no row {id} (position {position})")));
     }
     if report.stamp != stamp {

@@ -10,13 +10,14 @@ use uva_kernels::copies::COPY_ARRAYS;
 use uva_kernels::gather::{GATHER_BEGIN, SPIN_UNTIL, finish_entry};
 use uva_kernels::order::ORDER_STEPS;
 use uva_kernels::sums::SummedType;
+use uva_kernels::tables::FINISH_TABLES;
 
 use crate::code::module::{Function, LaunchShape, Module};
 use crate::devices::context::Context;
 use crate::error::CudaError;
 use crate::stream::CudaStream;
 
-pub use uva_kernels::gather::{BLOCK_THREADS, GatherArguments, GatherReport, IdWidth, Kernel};
+pub use uva_kernels::gather::{BLOCK_THREADS, BadId, GatherArguments, GatherReport, IdWidth, Kernel};
 
 /// Threads of a warp.
 const WARP: u32 = 32;
@@ -60,6 +61,9 @@ pub struct GatherKernels {
     spin_until: Function,
     /// By kernel, width, and whether there is a cache.
     gather: Arc<[[[GatherEntry; 2]; 2]]>,
+    /// By kernel.
+    pub(super) tables: Arc<[GatherEntry]>,
+    pub(super) finish_tables: Function,
     pub(super) insert: GatherEntry,
     pub(super) copies: GatherEntry,
     pub(super) order: Arc<[GatherEntry]>,
@@ -71,7 +75,7 @@ pub struct GatherKernels {
 }
 
 /// The launch configuration of `gather_begin` and `gather_finish`.
-const SINGLE: LaunchShape = LaunchShape { blocks: 1, threads: 1 };
+pub(super) const SINGLE: LaunchShape = LaunchShape { blocks: 1, threads: 1 };
 
 impl GatherKernels {
     /// The kernels of [`Module::gather`].
@@ -103,6 +107,11 @@ impl GatherKernels {
             finish: [finish(IdWidth::I32)?, finish(IdWidth::I64)?],
             spin_until: module.function(SPIN_UNTIL)?,
             gather: gather.into(),
+            tables: Kernel::ALL
+                .into_iter()
+                .map(|kernel| entry(kernel.tables_entry()))
+                .collect::<Result<_, _>>()?,
+            finish_tables: module.function(FINISH_TABLES)?,
             insert: entry(CACHE_INSERT)?,
             copies: entry(COPY_ARRAYS)?,
             order: ORDER_STEPS.into_iter().map(entry).collect::<Result<_, _>>()?,
@@ -280,6 +289,20 @@ impl GridBound {
             Self::Device => Self::Multiprocessors(multiprocessors),
             Self::Multiprocessors(some) => Self::Multiprocessors(some.min(multiprocessors)),
             Self::Blocks(blocks) => Self::Blocks(blocks),
+        }
+    }
+
+    /// The smaller of two bounds of the same kind. Bounds of different kinds are not compared: this one is kept, unless
+    /// it is that of the whole device.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Device, other) => other,
+            (Self::Multiprocessors(one), Self::Multiprocessors(other)) => {
+                Self::Multiprocessors(one.min(other))
+            }
+            (Self::Blocks(one), Self::Blocks(other)) => Self::Blocks(one.min(other)),
+            _ => self,
         }
     }
 

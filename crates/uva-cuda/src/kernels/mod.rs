@@ -6,4 +6,5 @@ pub mod gather;
 pub mod order;
 pub mod sample;
 pub mod sums;
+pub mod tables;
 pub mod train;

@@ -5,7 +5,9 @@ use crate::common;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, GridBound, IdWidth, Kernel};
+use uva_cuda::kernels::gather::{
+    BadId, GatherArguments, GatherKernels, GatherReport, GridBound, IdWidth, Kernel,
+};
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
 use uva_cuda::nvrtc::Nvrtc;
 use uva_cuda::{
@@ -178,7 +180,11 @@ fn an_id_out_of_range_is_reported_and_its_row_is_unchanged() {
                 ids[17] = bad;
                 ids[40] = ROWS as i64 + 1;
                 let (out, report) = gather(&bench, (kernel, width), (24, 0), &ids, None, GridBound::Device);
-                assert_eq!(report.bad(), Some((17, bad)), "{kernel:?} {width:?}");
+                assert_eq!(
+                    report.bad(),
+                    Some(BadId { table: 0, position: 17, id: bad }),
+                    "{kernel:?} {width:?}"
+                );
                 assert_eq!(report.stamp, 42);
                 assert!(out[17 * 24..18 * 24].iter().all(|byte| *byte == 0xee));
                 assert_eq!(out[16 * 24..17 * 24], table(24)[16 * 24..17 * 24]);

@@ -9,4 +9,5 @@ mod order;
 mod requests;
 mod shim;
 mod sums;
+mod tables;
 mod verdict;

@@ -9,7 +9,8 @@
 //! | [`DeviceRows`] | multiprocessors, from a copy of the table on the device | device memory |
 //! | [`Cached`](crate::Cached) over [`Pinned`] | multiprocessors, rows of a [`DeviceCache`] on the device | device memory |
 //!
-//! [`DeviceTables`] is not a source: a filler uses it to write rows of several tables into a slot. Neither is
+//! [`DeviceTables`] and [`TableSet`] are not sources: a filler uses them to write rows of several tables into a slot, by
+//! the same ids or by ids of each table. Neither is
 //! [`DirectRuns`], which reads runs of rows of files into a slot, bypassing host memory. [`NoRows`] is the source of
 //! fillers that only use such rows.
 //!
@@ -40,7 +41,8 @@ pub use sources::no_rows::NoRows;
 pub use sources::splice::Spliced;
 pub use sources::split::SplitSource;
 pub use sources::staging::StagingSource;
+pub use sources::table_set::{TablePlace, TableSet};
 pub use store::cache::{DeviceCache, fill_joined};
 pub use store::table::DeviceTable;
 pub use store::tables::{DeviceTables, ReadRows};
-pub use uva_cuda::kernels::gather::{GridBound, Kernel};
+pub use uva_cuda::kernels::gather::{BadId, GridBound, Kernel};

@@ -165,12 +165,18 @@ impl Batch {
         self.counting.sums
     }
 
+    /// The number of its feature rows: of its nodes, except those of types without features.
+    fn row_count(&self) -> usize {
+        let types = self.metagraph().types().filter(|of| self.layout().rows_of(*of).is_some());
+        types.map(|of| self.header().of_type(of).nodes).sum()
+    }
+
     /// The number of rows that crossed the link to a GPU, without those from a cache on it. It is available together
     /// with [`rows_cached`](Self::rows_cached).
     pub fn rows_over_link(&self) -> u64 {
         let cached_on_gpu = if self.counting.hits_cross_link { 0 } else { self.rows_cached() };
         match self.counting.crosses_link && self.loan().is_some() {
-            true => (self.node_count() as u64).saturating_sub(cached_on_gpu),
+            true => (self.row_count() as u64).saturating_sub(cached_on_gpu),
             false => 0,
         }
     }

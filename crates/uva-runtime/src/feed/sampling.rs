@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use uva_batch::{BatchHeader, Column, HandOver, pad};
-use uva_graph::{Dataset, NodeType, Split};
+use uva_graph::{Dataset, Split};
 use uva_sample::{BatchKey, BatchMut, EpochOrder};
 
 use crate::feed::device::DeviceBatches;
 use crate::plan::RunPlan;
 use crate::sampler::cache::{Engine, SampledGraph};
 use crate::sampler::order_making::epoch_order;
+use crate::sampler::seed_lists::{SeedLists, SeedsOfType};
 use crate::{RuntimeError, machine};
 
 /// The state of a sampler for any batch, allocated once.
@@ -26,41 +27,6 @@ pub(crate) struct Sampling<'a> {
     lists: [SeedLists<'a>; 3],
     /// Those of the batch, of each node type.
     seeds: Vec<SeedsOfType>,
-}
-
-/// The seeds of a batch that are of one node type.
-#[derive(Clone, Default)]
-struct SeedsOfType {
-    ids: Vec<i64>,
-    /// The position of each in the list of its type.
-    positions: Vec<i64>,
-}
-
-/// The seeds of a split, type by type. Positions of an epoch's order run through all lists.
-struct SeedLists<'a> {
-    lists: Vec<(NodeType, &'a [i64])>,
-}
-
-impl SeedLists<'_> {
-    /// Divides the seeds at these positions by their types, in whose lists they keep their order.
-    fn divide(&self, positions: &[u32], of_types: &mut [SeedsOfType]) {
-        for seeds in of_types.iter_mut() {
-            seeds.ids.clear();
-            seeds.positions.clear();
-        }
-        for &position in positions {
-            let mut position = position as usize;
-            for (of, ids) in &self.lists {
-                if let Some(&id) = ids.get(position) {
-                    let seeds = &mut of_types[of.index()];
-                    seeds.ids.push(id);
-                    seeds.positions.push(position as i64);
-                    break;
-                }
-                position -= ids.len();
-            }
-        }
-    }
 }
 
 impl<'a> Sampling<'a> {
@@ -80,7 +46,7 @@ impl<'a> Sampling<'a> {
             engine,
             on_device,
             orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
-            lists: Split::ALL.map(|split| SeedLists { lists: graph.seeds(split) }),
+            lists: Split::ALL.map(|split| SeedLists::new(graph.seeds(split))),
             seeds: vec![SeedsOfType::default(); dataset.metagraph().type_count()],
         })
     }

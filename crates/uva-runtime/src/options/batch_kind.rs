@@ -9,6 +9,7 @@ use super::hop_options::HopBatches;
 use super::reader::Features;
 use super::run_data::RunData;
 use crate::RuntimeError;
+use crate::backend::{BackendOptions, SamplerChoice};
 
 /// A kind of batches.
 trait BatchKind {
@@ -144,6 +145,29 @@ impl LoaderOptions {
     pub fn check_shared_samplers(&self, dataset: &Dataset, option: &'static str) -> Result<(), RuntimeError> {
         let reason = "not supported for typed graphs: each rank samples its own batches; give `ranks=N`";
         self.check_one_type(dataset, option, reason)
+    }
+
+    /// The options of the backend for such batches, and a line for people if `sampler=auto` is the CPU: the GPU samples
+    /// one type of nodes.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] for `sampler=gpu` and a typed graph.
+    pub fn backend_of(
+        &self,
+        dataset: &Dataset,
+        backend: &BackendOptions,
+    ) -> Result<(BackendOptions, Option<String>), RuntimeError> {
+        let note = match (RunData::of(dataset, self), backend.sampler) {
+            (RunData::Types(_), SamplerChoice::Gpu) => {
+                let reason = "not supported for typed graphs yet; give `sampler=cpu`";
+                return Err(OptionError::new("sampler", backend.sampler, reason).into());
+            }
+            (RunData::Types(_), SamplerChoice::Auto) => {
+                "`sampler=auto`: the CPU samples, since the GPU does not sample typed graphs yet".to_owned()
+            }
+            _ => return Ok((backend.clone(), None)),
+        };
+        Ok((BackendOptions { sampler: SamplerChoice::Cpu, ..backend.clone() }, Some(note)))
     }
 
     fn check_one_type(

@@ -56,9 +56,13 @@ impl FeatureChoice {
     ) -> Result<Self, RuntimeError> {
         let (features, reader) = (options.features, options.reader);
         if let RunData::Types(_) = RunData::of(dataset, options) {
-            if let Some(cuda) = backend.cuda() {
-                let reason = "not supported for typed graphs yet; give `device=cpu`";
-                return Err(OptionError::new("device", format!("cuda:{}", cuda.ordinal), reason).into());
+            if backend.gpu_sampler().is_some() {
+                let reason = "not supported for typed graphs yet; give `sampler=cpu`";
+                return Err(OptionError::new("sampler", SamplerChoice::Gpu, reason).into());
+            }
+            if backend.device_slots().is_some_and(|cuda| cuda.gather == GatherChoice::Split) {
+                let reason = "not supported for typed graphs: give `gather=zero-copy` or `gather=dma`";
+                return Err(OptionError::new("gather", GatherChoice::Split, reason).into());
             }
             let reason = "typed graphs are read from memory".to_owned();
             return Ok(Self { features: Features::Memory, reason, disk: None, chunk: None, on_gpu: None });

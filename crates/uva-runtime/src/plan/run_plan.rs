@@ -81,6 +81,8 @@ pub struct RunPlan {
     pub caches: Caches,
     /// Rows of the feature table, for messages.
     pub table_rows: usize,
+    /// Nodes of each type, for messages.
+    pub type_rows: Vec<usize>,
     /// Whether the feature table is divided among ranks.
     pub divided: bool,
     /// The place from which rows are read, in the process that chose it.
@@ -158,6 +160,7 @@ impl RunPlan {
             backend: Backend::Cpu,
             caches: Caches::default(),
             table_rows: dataset.nodes(),
+            type_rows: dataset.metagraph().types().map(|of| dataset.nodes_of(of)).collect(),
             divided: dataset.own_rows().is_some(),
             features: None,
             pages: None,

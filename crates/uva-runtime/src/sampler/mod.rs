@@ -6,6 +6,7 @@
 //! | `lane` | the multiprocessors and streams of a role on a GPU |
 //! | [`order_making`] | the order of the training seeds, if it follows the graph |
 //! | `presample` | the sizes of sampled batches |
+//! | `seed_lists` | the seeds of a batch by node type |
 //! | `sampler_turns` | the assignment of batches to samplers |
 
 pub mod cache;
@@ -13,3 +14,4 @@ pub(crate) mod lane;
 pub mod order_making;
 pub(crate) mod presample;
 pub(crate) mod sampler_turns;
+pub(crate) mod seed_lists;

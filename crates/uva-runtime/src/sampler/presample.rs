@@ -6,8 +6,9 @@ use uva_graph::{Dataset, Split};
 use uva_sample::{BatchBounds, BatchCounts, BatchKey, MiniBatch, SamplerOptions, sampler};
 
 use crate::options::Pad;
-use crate::sampler::cache::SampledGraph;
+use crate::sampler::cache::{Caches, SampledGraph};
 use crate::sampler::order_making::in_batches;
+use crate::sampler::seed_lists::{SeedLists, SeedsOfType};
 use crate::{LoaderOptions, RuntimeError, machine};
 
 /// Number of batches of a split that are sampled.
@@ -86,11 +87,12 @@ fn presampled(
     split: Split,
     bounds: &BatchBounds,
 ) -> Result<Vec<BatchCounts>, RuntimeError> {
-    let nodes = dataset.split(split);
-    let size = options.batch_size.min(nodes.len()).max(1);
-    let sampling = SamplerOptions { edge_ids: false, ..options.sampling() };
+    let size = options.batch_size.min(dataset.seed_count(split)).max(1);
+    let sampling = SamplerOptions { edge_ids: false, ..options.sampling_in(dataset.metagraph())? };
     let graph = SampledGraph::new(dataset, None)?;
-    let mut sampler = sampler(graph.view(), &sampling)?;
+    let mut sampler = sampler(graph.types_of(&Caches::default()), &sampling)?;
+    let lists = SeedLists::new(graph.seeds(split));
+    let mut of_types = vec![SeedsOfType::default(); dataset.metagraph().type_count()];
     let mut batch = MiniBatch::with_bounds(bounds);
     let mut order = in_batches(dataset, options, split, (size, true))?;
     if order.uses_threads() {
@@ -108,8 +110,9 @@ fn presampled(
         }
         let place = number % of_epoch * order.batches() / of_epoch;
         let key = BatchKey { split, epoch, batch: place as u32 };
-        let seeds: Vec<i64> = order.batch(place).iter().map(|&position| nodes[position as usize]).collect();
-        samples.push(sampler.sample_into(key, &seeds, &mut batch)?);
+        lists.divide(order.batch(place), &mut of_types);
+        let seeds: Vec<&[i64]> = of_types.iter().map(|seeds| &seeds.ids[..]).collect();
+        samples.push(batch.fill(|out| sampler.sample_types(key, &seeds, out))?);
     }
     Ok(samples)
 }

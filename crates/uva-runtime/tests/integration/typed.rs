@@ -1,17 +1,25 @@
 //! Batches of typed graphs: nodes, blocks and rows by type and relation, with samplers and with workers.
 
+use std::sync::Arc;
+
 use serde_json::json;
+use uva_batch::SlotRoom;
 use uva_graph::npy::NpyType;
 use uva_graph::{EdgeRows, Labels, NodeType, Relation, Split, TypedDataset};
 use uva_options::OptionValue;
+use uva_runtime::backend::{Backend, GatherChoice, SamplerChoice};
 use uva_runtime::options::Prepare;
+use uva_runtime::plan::RunPlan;
 use uva_runtime::{
-    Batch, FanoutSpec, InputNodes, InputSeeds, LoaderOptions, Runtime, RuntimeError, SamplerKind,
+    Batch, FanoutSpec, InputNodes, InputSeeds, LoaderOptions, Passes, RowTree, Runtime, RuntimeError,
+    SamplerKind,
 };
 use uva_sample::{
     BatchBounds, BatchKey, Expand, FanoutPer, GraphSize, MiniBatch, SampleError, SeedOrder, TypedView,
     sampler,
 };
+
+use crate::stand_in;
 
 #[path = "../../../uva-graph/tests/common/typed.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -129,6 +137,98 @@ fn batches_have_the_rows_and_blocks_of_every_type_and_relation() {
             assert_eq!(batches, 6, "{samplers} {prepare}");
         }
     }
+}
+
+/// The plan of two epochs with validation on this backend, and its dataset.
+fn planned(
+    library: &fixture::Library,
+    options: &LoaderOptions,
+    backend: Backend,
+) -> (Arc<uva_graph::Dataset>, RunPlan) {
+    let dataset = library.open();
+    let target = dataset.target().unwrap();
+    let dataset = Arc::new(dataset.for_batches(target).unwrap());
+    let passes = Passes { epochs: 2, validate: true, ..Passes::default() };
+    let plan = RunPlan::new(&dataset, options, passes).unwrap().on(backend);
+    (dataset, plan)
+}
+
+#[test]
+fn batches_on_a_gpu_are_those_in_host_memory_by_every_gather() {
+    if !cuda_sim::in_process("typed::batches_on_a_gpu_are_those_in_host_memory_by_every_gather") {
+        return;
+    }
+    let library = fixture::library();
+    // Rows of an odd size for authors, next to two others.
+    let authors: Vec<u8> = (0..35).collect();
+    library.write("nodes/author/feat", NpyType::U8, &[7], &authors);
+    let dataset = library.open();
+    for (gather, tree) in [
+        (GatherChoice::ZeroCopy, "3 tables: page-locked table, read over the link by kernels"),
+        (GatherChoice::Device, "3 tables: table in GPU memory"),
+        (GatherChoice::Dma, "3 tables: mapped file, copied to the GPU"),
+    ] {
+        // Slots for the largest batch, and for few nodes: a larger batch comes through host memory.
+        for room in [None, Some(SlotRoom { bytes: 16 << 10, nodes: 10 })] {
+            let options = LoaderOptions { samplers: 2, slot_room: room, ..options() };
+            let (shared, plan) = planned(&library, &options, stand_in::on_gpu(gather, SamplerChoice::Cpu));
+            assert_eq!(RowTree::of(&plan).to_string(), tree);
+            let mut runtime = Runtime::start(shared, plan).unwrap();
+            let (mut batches, mut aside) = (0, 0);
+            while let Some(batch) = runtime.next_batch().unwrap() {
+                batch.confirm().unwrap();
+                assert!(batch.is_in_slot_on_gpu());
+                check(&dataset, &options, &batch);
+                aside += usize::from(batch.is_oversized());
+                batches += 1;
+            }
+            assert_eq!((batches, aside > 0), (6, room.is_some()), "{gather}, {aside} larger batches");
+            assert!(aside < 6);
+        }
+    }
+}
+
+#[test]
+fn on_a_gpu_types_and_edges_without_features_have_none() {
+    if !cuda_sim::in_process("typed::on_a_gpu_types_and_edges_without_features_have_none") {
+        return;
+    }
+    let mut library = fixture::library();
+    let rows: Vec<f32> = (0..36_u8).map(f32::from).collect();
+    library.write("edges/author__writes__paper/feat", NpyType::F32, &[3], &rows);
+    library.change(|meta| meta["edges"][3]["feat_of"] = json!(fixture::LISTS[1].0));
+    library.write("edges/paper__rev_writes__author/edge_id", NpyType::I64, &[], &REV_WRITES);
+    let dataset = library.open();
+    let options = LoaderOptions { edge_attr: true, ..options() };
+    let on_gpu = stand_in::on_gpu(GatherChoice::ZeroCopy, SamplerChoice::Cpu);
+    let (shared, plan) = planned(&library, &options, on_gpu);
+    let mut runtime = Runtime::start(shared, plan).unwrap();
+    while let Some(batch) = runtime.next_batch().unwrap() {
+        batch.confirm().unwrap();
+        check(&dataset, &options, &batch);
+        // Authors have no rows that could cross the link.
+        let rows = batch.nodes_of(PAPER).len() + batch.nodes_of(TOPIC).len();
+        assert_eq!(batch.rows_over_link(), rows as u64);
+    }
+}
+
+#[test]
+fn backends_that_typed_graphs_do_not_support_are_refused() {
+    let library = fixture::library();
+    let refused = |gather, sampler| {
+        let (dataset, plan) = planned(&library, &options(), stand_in::on_gpu(gather, sampler));
+        Runtime::start(dataset, plan).map(drop).unwrap_err().to_string()
+    };
+    let said = refused(GatherChoice::Split, SamplerChoice::Cpu);
+    assert!(said.contains("gather=split") && said.contains("gather=zero-copy"), "{said}");
+    let said = refused(GatherChoice::ZeroCopy, SamplerChoice::Gpu);
+    assert!(said.contains("sampler=gpu") && said.contains("sampler=cpu"), "{said}");
+    let widened = LoaderOptions { feature_type: uva_runtime::FeatureType::Float32, ..options() };
+    let on_gpu = stand_in::on_gpu(GatherChoice::ZeroCopy, SamplerChoice::Cpu);
+    let (dataset, plan) = planned(&library, &widened, on_gpu);
+    // Papers have float32 already, topics have not.
+    let said = Runtime::start(dataset, plan).map(drop).unwrap_err().to_string();
+    assert!(said.contains("feature_type=float32"), "{said}");
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl<S: DeviceSource> ReadBack<S> {
                 made: None,
                 brought: None,
                 tables_at: None,
+                of_set: None,
                 begun: None,
                 stamp: self.fills,
                 after: None,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use uva_cuda::Context;
 use uva_cuda::kernels::cache::CacheInsertion;
 use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GridBound, IdWidth, Kernel};
 use uva_cuda::kernels::order::VisitOrder;
 use uva_cuda::memory::{PinnedBuffer, PinnedTable};
+use uva_cuda::{Context, CudaError, CudaStream};
 
 use crate::cuda::error::FillError;
 use crate::cuda::place::DevicePlace;
@@ -78,9 +78,9 @@ pub struct KernelRead<T> {
     kernels: GatherKernels,
     kernel: Kernel,
     bound: GridBound,
-    table: Arc<T>,
-    rows: usize,
-    row_bytes: usize,
+    pub(super) table: Arc<T>,
+    pub(super) rows: usize,
+    pub(super) row_bytes: usize,
     /// The minimum number of rows of a gather that is read region by region.
     least_ordered: usize,
     /// Allocated with the first reservation, if reads are ordered.
@@ -123,7 +123,7 @@ impl<T: KernelTable> KernelRead<T> {
     }
 
     /// Allocates memory for the order of reads. Fills in flight share it, since they use one stream.
-    fn reserve_visits(&mut self, rows: usize) -> Result<(), FillError> {
+    pub(super) fn reserve_visits(&mut self, rows: usize) -> Result<(), FillError> {
         if self.least_ordered <= rows {
             match &mut self.visits {
                 Some(visits) => visits.reserve(rows)?,
@@ -136,21 +136,33 @@ impl<T: KernelTable> KernelRead<T> {
         Ok(())
     }
 
+    /// Enqueues the order in which a gather of `count` rows visits them, if reads are ordered. Returns its address, 0
+    /// for the batch's order, and the bound of the gather's grid.
+    ///
+    /// # Safety
+    /// As [`VisitOrder::enqueue`] requires.
+    pub(super) unsafe fn order_visits(
+        &self,
+        stream: &CudaStream,
+        ids: (u64, usize),
+        report: u64,
+    ) -> Result<(u64, GridBound), CudaError> {
+        // A source without a reservation reads in the batch's order.
+        let visits = self.visits.as_ref();
+        let visits = visits.filter(|visits| (self.least_ordered..=visits.most()).contains(&ids.1));
+        let Some(visits) = visits else { return Ok((0, self.bound)) };
+        let bound = self.bound.at_most(READING_BY_REGION);
+        // SAFETY: passed on.
+        Ok((unsafe { visits.enqueue(stream, &self.kernels, ids, report, bound)? }, bound))
+    }
+
     /// Enqueues the kernel over the place's rows, with the slot map and rows of a cache (0 without one).
     fn enqueue(&self, place: DevicePlace<'_>, cache: (u64, u64)) -> Result<RowsRead, FillError> {
         let count = place.count;
         if count > 0 {
-            // A source without a reservation reads in the batch's order.
-            let visits = self.visits.as_ref();
-            let visits = visits.filter(|visits| (self.least_ordered..=visits.most()).contains(&count));
-            let (order, bound) = match visits {
-                // SAFETY: ids and report are the place's. Its stream is that of all fills of this source.
-                Some(visits) => unsafe {
-                    let (ids, bound) = ((place.ids, count), self.bound.at_most(READING_BY_REGION));
-                    (visits.enqueue(place.stream, &self.kernels, ids, place.report, bound)?, bound)
-                },
-                None => (0, self.bound),
-            };
+            // SAFETY: ids and report are the place's. Its stream is that of all fills of this source.
+            let (order, bound) =
+                unsafe { self.order_visits(place.stream, (place.ids, count), place.report)? };
             let arguments = GatherArguments {
                 table: self.table.address(),
                 rows: self.rows as u64,

@@ -1,4 +1,4 @@
-//! Sources of rows for a slot, and the balance between two of them.
+//! Sources of rows for a slot, and the balance between two of them; sets of tables.
 
 pub(crate) mod balance;
 pub(crate) mod kernel_read;
@@ -6,3 +6,4 @@ pub(crate) mod no_rows;
 pub(crate) mod splice;
 pub(crate) mod split;
 pub(crate) mod staging;
+pub(crate) mod table_set;

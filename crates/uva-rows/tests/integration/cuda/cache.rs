@@ -7,7 +7,7 @@ use uva_cuda::memory::{JoinedMemory, PinOptions, PinnedTable, Share};
 use uva_cuda::{Context, CudaEvent, CudaStream};
 use uva_rows::cache::eviction::{self, Eviction};
 use uva_rows::conformance::{self, FifoReference, SieveReference};
-use uva_rows::cuda::{DeviceCache, FillError, LanedCache, Pinned, ReadBack, SlotFiller, fill_joined};
+use uva_rows::cuda::{BadId, DeviceCache, FillError, LanedCache, Pinned, ReadBack, SlotFiller, fill_joined};
 use uva_rows::{Cached, EvictingRows, GatherError, HostPlace, MappedTable, RowSource};
 
 use super::machine::*;
@@ -230,7 +230,7 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_on_the_host() {
                 Some(hits) => {
                     assert_eq!((fill.read.hits(), fill.bad), (hits, None), "{capacity} slots, fill {stamp}")
                 }
-                None => assert_eq!(fill.bad, Some((50, -3))),
+                None => assert_eq!(fill.bad, Some(BadId { table: 0, position: 50, id: -3 })),
             }
         }
         assert!(capacity == 0 || host_hits > 0, "nothing hit at all");

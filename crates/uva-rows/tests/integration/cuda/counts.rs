@@ -218,6 +218,7 @@ fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
             made: None,
             brought: None,
             tables_at: None,
+            of_set: None,
             begun: None,
             stamp,
             after: None,

@@ -87,6 +87,7 @@ fn fill(
         made: None,
         brought: Some(BroughtRows { by, runs, ranges: &ranges, took: &took }),
         tables_at: None,
+        of_set: None,
         begun: None,
         stamp: 5,
         after: after.map(|event| event as _),

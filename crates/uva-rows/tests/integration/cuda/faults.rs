@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::{CudaEvent, CudaStream};
-use uva_rows::cuda::{FillError, SlotPlace, SlotShape};
+use uva_rows::cuda::{BadId, FillError, SlotPlace, SlotShape};
 use uva_rows::{GatherError, RowSource};
 
 use super::machine::*;
@@ -34,7 +34,7 @@ fn a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise() {
                 if mode == GatherMode::ZeroCopy {
                     result.unwrap();
                     let fill = filler.drain().unwrap().remove(0);
-                    assert_eq!(fill.bad, Some((position as u64, id)), "{mode:?}");
+                    assert_eq!(fill.bad, Some(BadId { table: 0, position: position as u64, id }), "{mode:?}");
                 } else {
                     let Err(FillError::Rows(error)) = result else { panic!("{mode:?}: {result:?}") };
                     assert_eq!(error, GatherError::IdOutOfRange { position, id, rows: ROWS });
@@ -77,6 +77,7 @@ fn ranges_outside_a_slot_are_refused_and_the_filler_still_works() {
             made: None,
             brought: None,
             tables_at: None,
+            of_set: None,
             begun: None,
             stamp: 1,
             after: None,

@@ -297,6 +297,7 @@ impl Batch {
             made: None,
             brought: None,
             tables_at: None,
+            of_set: None,
             begun: None,
             stamp: self.stamp,
             after: after.map(|event| event as _),

@@ -10,3 +10,4 @@ mod faults;
 mod machine;
 mod slots;
 mod sums;
+mod tables;

@@ -7,8 +7,8 @@ use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer, device_to
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, CudaEvent, CudaStream};
 use uva_rows::cuda::{
-    DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, HostMadeRows, NoRows, Pinned,
-    SlotFiller, SlotPlace, SlotShape, SplitSource, StagingSource,
+    BadId, DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, HostMadeRows, NoRows,
+    Pinned, SlotFiller, SlotPlace, SlotShape, SplitSource, StagingSource,
 };
 use uva_rows::{GatherError, MappedTable, RowOrigin, RowSource};
 
@@ -119,6 +119,7 @@ fn pieces_in_flight_are_not_overwritten() {
             made: None,
             brought: None,
             tables_at: None,
+            of_set: None,
             begun: None,
             stamp: 1,
             after: None,
@@ -174,6 +175,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
         made: None,
         brought: None,
         tables_at: None,
+        of_set: None,
         begun: None,
         stamp: 1,
         after: None,
@@ -235,6 +237,7 @@ fn a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host() {
         made: None,
         brought: None,
         tables_at: None,
+        of_set: None,
         begun: None,
         stamp: 1,
         after: None,
@@ -282,7 +285,7 @@ fn a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host() {
     let arrays = [(64, &payload[..])];
     let one = SlotPlace { arrays: &arrays, tables_at: Some(&begins), ..place };
     filler.submit(&[rows as i64], one).unwrap();
-    assert_eq!(filler.drain().unwrap()[0].bad, Some((0, rows as i64)));
+    assert_eq!(filler.drain().unwrap()[0].bad, Some(BadId { table: 0, position: 0, id: rows as i64 }));
     let never =
         |_: &mut [&mut [u8]]| -> Result<(), GatherError> { panic!("called for a fill that is refused") };
     let made = Some(HostMadeRows { ranges: &[], make: &never });
@@ -326,6 +329,7 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
         made: None,
         brought: None,
         tables_at: None,
+        of_set: None,
         begun: None,
         stamp: 99,
         after: None,

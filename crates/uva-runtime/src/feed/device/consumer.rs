@@ -12,7 +12,7 @@ use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Context, CudaStream, DeviceSlice};
 use uva_rows::cuda::{OversizedMemory, SlotLease, SlotReader};
 
-use super::slots::{Gathered, SlotSignals, out_of_range, slot_shape, stamp};
+use super::slots::{Gathered, SlotSignals, TableFiles, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::plan::RunPlan;
 
@@ -23,7 +23,7 @@ pub struct DeviceSlots {
     signals: SlotSignals,
     /// Nanoseconds that the stream waited for batches returned since the last reading.
     waited: AtomicU64,
-    rows: usize,
+    tables: TableFiles,
     /// A failure to return a slot, which the request for the next batch reports.
     failed: Mutex<Option<RuntimeError>>,
 }
@@ -39,7 +39,7 @@ impl DeviceSlots {
             reader: SlotReader::new(context, buffer, slot_shape(plan))?,
             signals,
             waited: AtomicU64::new(0),
-            rows: plan.table_rows,
+            tables: TableFiles::of(plan),
             failed: Mutex::new(None),
         })
     }
@@ -162,7 +162,7 @@ impl Receipt {
             .in_slot(self.slot as u32, Some(self.sequence)));
         }
         match report.bad() {
-            Some((position, id)) => Err(out_of_range(position, id, self.slots.rows)),
+            Some(bad) => Err(self.slots.tables.out_of_range(bad)),
             None => Ok(Gathered::of(&report)),
         }
     }

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, ColumnKey};
-use uva_graph::Hops;
-use uva_rows::cuda::SlotSums;
+use uva_graph::{Hops, NodeType};
+use uva_rows::cuda::{SlotSums, TablePlace};
 use uva_rows::{GatherError, HostPlace, SumBeginner};
 
 use super::direct::DirectHops;
@@ -54,10 +54,8 @@ impl HostWork<'_> {
     ) -> Result<(u64, DiskCounts), GatherError> {
         match self {
             Self::Rows(on_host) => {
-                let [x, aggregated, argmax] = parts else { return Ok((0, DiskCounts::default())) };
                 let mut rows = on_host.rows.borrow_mut();
-                let read =
-                    rows.fill_columns(layout, header, on_host.threads, from, [x, aggregated, argmax])?;
+                let read = rows.fill_columns(layout, header, on_host.threads, from, parts)?;
                 Ok((read.hits(), DiskCounts::of(&read)))
             }
             Self::Hops(rows, hops) => {
@@ -101,6 +99,17 @@ impl EdgesOnHost {
     pub fn of_column(&self, column: ColumnKey) -> &[u8] {
         self.rows.iter().find(|(key, _)| *key == column).map_or(&[], |(_, rows)| rows)
     }
+}
+
+/// The places in a slot of the ids and rows of each node type with features, for the batch of this header.
+pub(super) fn table_places(layout: &BatchLayout, header: &BatchHeader) -> Vec<TablePlace> {
+    let types = layout.metagraph().types().filter(|of| layout.rows_of(*of).is_some());
+    let place = |of: NodeType| TablePlace {
+        ids_at: layout.packed_range(header, Column::InputNodes.of(of)).start,
+        count: header.of_type(of).nodes,
+        rows_at: layout.packed_range(header, Column::X.of(of)).start,
+    };
+    types.map(place).collect()
 }
 
 /// The bytes of a slot for the rows, or their replacements, of the batch of this header: a range for each of the

@@ -44,6 +44,7 @@ mod errors;
 mod host_work;
 mod link;
 mod open;
+mod pinning;
 mod producer;
 mod release;
 mod slots;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uva_batch::{BatchHeader, Column, FEATURE_COLUMNS, Stage};
+use uva_batch::{BatchHeader, Column, Stage};
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{JoinedMemory, SharedBuffer};
 use uva_cuda::{Module, ModuleOptions};
@@ -17,8 +17,10 @@ use uva_rows::{DiskReads, KeptRows, RowSource, SumBeginner};
 
 use super::batches::DeviceBatches;
 use super::direct::DirectHops;
-use super::host_work::{EdgesOnHost, HostWork, RowsOnHost, feature_ranges, hop_runs, slot_sums};
-use super::slots::{SlotSignals, out_of_range, slot_shape, stamp};
+use super::host_work::{
+    EdgesOnHost, HostWork, RowsOnHost, feature_ranges, hop_runs, slot_sums, table_places,
+};
+use super::slots::{SlotSignals, TableFiles, slot_shape, stamp};
 use super::sources::{DeviceParts, cache_on_gpu};
 use crate::RuntimeError;
 use crate::backend::CudaBackend;
@@ -84,7 +86,7 @@ pub(crate) struct DeviceGather<'d> {
     signals: SlotSignals,
     dataset: &'d Arc<Dataset>,
     batches: Option<Arc<DeviceBatches>>,
-    rows: usize,
+    tables: TableFiles,
     edges: Option<EdgesOnHost>,
     work: HostWork<'d>,
     /// Disk reads for the last batch's rows, made by the CPU or brought by the source.
@@ -111,8 +113,9 @@ impl<'d> DeviceGather<'d> {
         let mut parts =
             DeviceParts { lane: &lane, cuda: &cuda, kernels: &kernels, dataset, plan, host, cache };
         let (source, mut how) = parts.source(tree)?;
-        let tables = parts.tables(tree)?;
+        let (tables, set) = (parts.tables(tree)?, parts.table_set(tree)?);
         let work = match tree {
+            RowTree::Tables(..) if set.is_some() => HostWork::None,
             RowTree::Upload(of) | RowTree::BySplit { others: of, .. } => made_of(&parts, of)?,
             RowTree::Tables(..) => {
                 let (hops, tables) = parts.hops(tree)?;
@@ -130,6 +133,8 @@ impl<'d> DeviceGather<'d> {
             how = direct.note();
         } else if let Some((_, note)) = &tables {
             how.clone_from(note);
+        } else if let Some((_, note)) = &set {
+            how.clone_from(note);
         }
         let slots = buffer.bytes() as f64 * 1e-9;
         let (memory, by) = (buffer.kind().name(), signals.name());
@@ -142,6 +147,9 @@ impl<'d> DeviceGather<'d> {
         let mut filler = SlotFiller::new(lane.stream()?, kernels, source, buffer, slot_shape(plan))?;
         if let Some((tables, _)) = tables {
             filler = filler.with_tables(tables);
+        }
+        if let Some((set, _)) = set {
+            filler = filler.with_set(set);
         }
         filler.reserve_room(plan.upload_bytes(batches.is_some()), rows)?;
         let narrow = narrow_float(Some(plan.layout.element()));
@@ -158,8 +166,8 @@ impl<'d> DeviceGather<'d> {
         let threads = plan.options.gather_threads;
         let edges = EdgeRowSource::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
-        let (made, brought, rows) = (Cell::default(), Cell::default(), plan.table_rows);
-        Ok(Self { filler, signals, dataset, batches, rows, edges, work, made, brought, note })
+        let (made, brought, tables) = (Cell::default(), Cell::default(), TableFiles::of(plan));
+        Ok(Self { filler, signals, dataset, batches, tables, edges, work, made, brought, note })
     }
 
     /// Announces the nodes of the batches to come.
@@ -219,7 +227,9 @@ impl<'d> DeviceGather<'d> {
         let ids_in = layout.row_ids();
         let on_host = batches.is_none_or(|batches| batches.is_on_host(ids_in));
         // Rows that the CPU copies in runs are not read by id.
-        let ids: &[i64] = match on_host && (of_tables || layout.reads_rows_by_id()) {
+        let of_set = self.filler.set().map(|_| table_places(layout, header));
+        let by_id = of_set.is_none() && layout.reads_rows_by_id();
+        let ids: &[i64] = match on_host && (of_tables || by_id) {
             true => bytemuck::cast_slice(&from[layout.range(header, ids_in)]),
             false => &[],
         };
@@ -278,6 +288,7 @@ impl<'d> DeviceGather<'d> {
                 ranges: &ranges,
                 took: &self.brought,
             }),
+            of_set: of_set.as_deref(),
             tables_at: of_tables.then_some(&begins[..]),
             stamp: stamp(sequence),
             after: free.as_deref(),
@@ -338,9 +349,9 @@ impl<'d> DeviceGather<'d> {
             self.made.set(disk);
             return Ok(layout.packed_bytes(header));
         }
-        let ranges = FEATURE_COLUMNS.map(|column| layout.packed_range(header, column));
+        let ranges = feature_ranges(layout, header);
         let feature_bytes: usize = ranges.iter().map(ExactSizeIterator::len).sum();
-        let to = (&mut *to, ranges);
+        let to = (&mut *to, &ranges[..]);
         let read = match &mut self.work {
             // To which the batch was announced.
             HostWork::Rows(on_host) => {
@@ -391,8 +402,8 @@ impl<'d> DeviceGather<'d> {
     fn add_up(&self, fills: &[Fill]) -> Result<Duration, RuntimeError> {
         let mut sum = Duration::ZERO;
         for fill in fills {
-            if let Some((position, id)) = fill.bad {
-                return Err(out_of_range(position, id, self.rows));
+            if let Some(bad) = fill.bad {
+                return Err(self.tables.out_of_range(bad));
             }
             sum += Duration::from_nanos(fill.ended_ns.saturating_sub(fill.began_ns));
         }
@@ -404,7 +415,7 @@ impl<'d> DeviceGather<'d> {
 fn made_of<'d>(parts: &DeviceParts<'d, '_>, of: &RowTree) -> Result<HostWork<'d>, RuntimeError> {
     match of {
         RowTree::Upload(of) => made_of(parts, of),
-        RowTree::Tables(..) => {
+        RowTree::Tables(..) if !parts.plan.layout.reads_rows_by_id() => {
             let (hops, _) = parts.hops(of)?;
             Ok(HostWork::Hops(Box::new(RefCell::new(parts.hop_source(of)?)), hops))
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{CudaError, CudaEvent, Signal, StampSignal};
-use uva_rows::cuda::SlotShape;
+use uva_graph::NodeType;
+use uva_rows::cuda::{BadId, SlotShape};
 
 use crate::RuntimeError;
 use crate::plan::RunPlan;
@@ -112,10 +113,31 @@ pub(super) fn slot_shape(plan: &RunPlan) -> SlotShape {
     SlotShape { slots: plan.options.feature_slots, stride: plan.slot_room().bytes }
 }
 
-pub(super) fn out_of_range(position: u64, id: i64, rows: usize) -> RuntimeError {
-    RuntimeError::failed(format!(
-        "feat.npy: id {id} at position {position} is outside the table of {rows} rows"
-    ))
+/// The tables from which a run reads rows by id, by the numbers of a gather's report: their files, and their numbers of
+/// rows.
+#[derive(Debug)]
+pub(super) struct TableFiles(Vec<(String, usize)>);
+
+impl TableFiles {
+    pub fn of(plan: &RunPlan) -> Self {
+        let (layout, metagraph) = (&plan.layout, plan.layout.metagraph());
+        if layout.row_tables().is_none() || !layout.reads_rows_by_id() {
+            return Self(vec![("feat.npy".to_owned(), plan.table_rows)]);
+        }
+        let types = metagraph.types().filter(|of| layout.rows_of(*of).is_some());
+        let file = |of: NodeType| {
+            (format!("nodes/{}/feat.npy", metagraph.type_name(of)), plan.type_rows[of.index()])
+        };
+        Self(types.map(file).collect())
+    }
+
+    /// The error for an id that is not a row of its table.
+    pub fn out_of_range(&self, BadId { table, position, id }: BadId) -> RuntimeError {
+        let (file, rows) = self.0.get(table).map_or(("feat.npy", 0), |(file, rows)| (file, *rows));
+        RuntimeError::failed(format!(
+            "{file}: id {id} at position {position} is outside the table of {rows} rows"
+        ))
+    }
 }
 
 /// The result of a gather.
@@ -139,4 +161,20 @@ impl Gathered {
 /// The stamp that a gather's report, and a word, get when the batch of this sequence number is complete.
 pub(super) fn stamp(sequence: u64) -> u64 {
     sequence + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_id_is_reported_with_the_file_of_its_type() {
+        let file = |name: &str, rows| (format!("nodes/{name}/feat.npy"), rows);
+        let files = TableFiles(vec![file("paper", 6), file("topic", 3)]);
+        let said = files.out_of_range(BadId { table: 1, position: 2, id: 9 }).to_string();
+        assert!(
+            said.contains("nodes/topic/feat.npy: id 9 at position 2 is outside the table of 3 rows"),
+            "{said}"
+        );
+    }
 }

@@ -1,23 +1,23 @@
 //! Construction of the sources of rows for slots on a GPU from a tree.
 
 use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 use uva_cuda::Context;
 use uva_cuda::kernels::gather::GatherKernels;
-use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable};
-use uva_graph::{Dataset, Hops, Split as DataSplit};
+use uva_cuda::memory::PinnedTable;
+use uva_graph::{Dataset, Hops, NodeType, Split as DataSplit};
 use uva_rows::Cached;
 use uva_rows::cuda::{
     DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, Kernel, NoRows,
-    Pinned, Spliced, SplitSource, StagingSource,
+    Pinned, Spliced, SplitSource, StagingSource, TableSet,
 };
 
+use super::pinning::pinned_once;
 use crate::RuntimeError;
 use crate::backend::CudaBackend;
-use crate::feed::rows::{FeatureBytes, HopSource, HostParts, RowCacheKind, RowTree, upload_room};
+use crate::feed::rows::{HopSource, HostParts, RowCacheKind, RowTree, upload_room};
 use crate::plan::RunPlan;
 use crate::sampler::lane::Lane;
 
@@ -69,7 +69,9 @@ impl<'d> DeviceParts<'d, '_> {
                 Ok((Box::new(rows), how))
             }
             // A table that only the CPU reads need not be pinned.
-            RowTree::Staged(of) => Ok((Box::new(self.staged(of)?), read_by_cpu(of))),
+            RowTree::Staged(of) => {
+                Ok((Box::new(self.staged(of)?), read_by_cpu(of, self.plan.layout.reads_rows_by_id())))
+            }
             RowTree::Split(first, second) => {
                 let (RowTree::Pinned, RowTree::Staged(of)) = (&**first, &**second) else {
                     return Err(tree.is_not("shared between a kernel and the CPU"));
@@ -87,13 +89,22 @@ impl<'d> DeviceParts<'d, '_> {
                 let ids = of.in_reading_order(self.host.chosen.ids());
                 let by = (self.cuda.kernel, self.lane.grid());
                 let rows = of.gathered(&self.host)?;
-                let how = format!("{}, in addition to {} rows on the GPU", read_by_cpu(of), ids.len());
+                let how = format!(
+                    "{}, in addition to {} rows on the GPU",
+                    read_by_cpu(of, self.plan.layout.reads_rows_by_id()),
+                    ids.len()
+                );
                 Ok((Box::new(Spliced::new(self.context(), rows, &ids, by)?), how))
             }
             RowTree::SummedOnDevice(of) => self.source(of),
-            RowTree::Upload(of) => Ok((Box::new(NoRows), read_by_cpu(of))),
+            RowTree::Upload(of) => {
+                Ok((Box::new(NoRows), read_by_cpu(of, self.plan.layout.reads_rows_by_id())))
+            }
             // The kernel that continues the sums checks its cache by the table of this source.
-            RowTree::Begun(of) => Ok((Box::new(self.staged(&RowTree::Mapped)?), read_by_cpu(of))),
+            RowTree::Begun(of) => Ok((
+                Box::new(self.staged(&RowTree::Mapped)?),
+                read_by_cpu(of, self.plan.layout.reads_rows_by_id()),
+            )),
             // Their rows are in tables of the filler, or come from files.
             RowTree::BySplit { .. } | RowTree::Tables(..) => Ok((Box::new(NoRows), String::new())),
             _ => Err(tree.is_not("read by a GPU")),
@@ -109,7 +120,9 @@ impl<'d> DeviceParts<'d, '_> {
 
     fn pinned(&self) -> Result<(Arc<PinnedTable>, String), RuntimeError> {
         let pin = self.cuda.pin_table_options(&self.table_name());
-        pinned_once(self.context(), self.dataset, &pin)
+        let (mut tables, how) = pinned_once(self.context(), self.dataset, &[NodeType::ONLY], &pin)?;
+        let table = tables.pop().ok_or_else(|| RuntimeError::failed("no table was pinned"))?;
+        Ok((table, how))
     }
 
     fn staged(
@@ -137,6 +150,42 @@ impl<'d> DeviceParts<'d, '_> {
         let tables = training_rows(self.context(), hops, rows, tables.len(), by)?;
         let how = copied("training rows", tables.bytes(), began);
         Ok(Some((tables, how)))
+    }
+
+    /// The tables of the node types, if kernels read rows of this tree from several, with a line for people.
+    pub fn table_set(&self, tree: &RowTree) -> Result<Option<(TableSet, String)>, RuntimeError> {
+        let RowTree::Tables(_, of) = tree else { return Ok(None) };
+        let layout = &self.plan.layout;
+        let metagraph = layout.metagraph();
+        let shapes = metagraph.types().filter_map(|of| Some((of, layout.rows_of(of)?.bytes())));
+        let shapes: Vec<(NodeType, usize)> = shapes.collect();
+        let types: Vec<NodeType> = shapes.iter().map(|(of, _)| *of).collect();
+        let (kernel, bound) = (self.cuda.kernel, self.lane.grid());
+        let (set, how) = match **of {
+            RowTree::Pinned => {
+                let pin = self.cuda.pin_table_options(&self.table_name());
+                let (pinned, how) = pinned_once(self.context(), self.dataset, &types, &pin)?;
+                let tables = pinned.into_iter().zip(&shapes).map(|(table, (_, row_bytes))| {
+                    Pinned::new(self.kernels.clone(), table, *row_bytes, kernel, bound)
+                });
+                (TableSet::new(self.context(), kernel, tables.collect::<Result<_, _>>()?)?, how)
+            }
+            RowTree::Device => {
+                let (began, mut bytes) = (Instant::now(), 0);
+                let mut tables = Vec::with_capacity(shapes.len());
+                for (of, row_bytes) in shapes {
+                    let rows = self.dataset.rows(of).map_or(&[][..], |table| table.bytes);
+                    bytes += rows.len();
+                    let what = format!("{} of {}", self.table_name(), metagraph.type_name(of));
+                    let table = Arc::new(DeviceTable::new(self.context(), rows, &what)?);
+                    tables.push(DeviceRows::new(self.kernels.clone(), table, row_bytes, kernel, bound)?);
+                }
+                let how = copied("feature tables", bytes, began);
+                (TableSet::new(self.context(), kernel, tables)?, how)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some((set, how)))
     }
 
     /// The hop set of this tree, and the numbers of the tables of batches.
@@ -196,8 +245,8 @@ pub(crate) fn zero_copy(
 }
 
 /// The path of rows that the CPU brings, for people.
-fn read_by_cpu(tree: &RowTree) -> String {
-    if tree.any(&|tree| matches!(tree, RowTree::Tables(..))) {
+fn read_by_cpu(tree: &RowTree, by_id: bool) -> String {
+    if tree.any(&|tree| matches!(tree, RowTree::Tables(..))) && !by_id {
         return "rows of hops: the CPU copies them to pinned memory".to_owned();
     }
     if tree.any(&|tree| *tree == RowTree::Remote) {
@@ -228,52 +277,4 @@ fn training_rows(
     };
     let what = "the training rows of the hop set (`place=host` reads them from host memory)";
     Ok(DeviceTables::new(context, (tables, train.len(), hops.row_bytes()), by, what, &mut read)?)
-}
-
-/// The tables pinned in this process, each with its key: the GPU, the dataset's folder and its fingerprint.
-type PinnedTables = Vec<((usize, PathBuf, String), Weak<PinnedTable>)>;
-static PINNED: Mutex<PinnedTables> = Mutex::new(Vec::new());
-
-/// The pinned feature table, and the report about it. Loaders of several splits in one process share one table, which
-/// is unpinned with the last of them.
-fn pinned_once(
-    context: &Arc<Context>,
-    dataset: &Arc<Dataset>,
-    options: &PinOptions,
-) -> Result<(Arc<PinnedTable>, String), RuntimeError> {
-    let path = dataset.path().canonicalize().unwrap_or_else(|_| dataset.path().to_owned());
-    let key = (context.device().ordinal(), path, dataset.fingerprint());
-    // Held while a table is pinned, so that a second caller finds it.
-    let mut tables = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
-    tables.retain(|(_, table)| table.strong_count() > 0);
-    if let Some(table) = tables.iter().find(|(known, _)| *known == key).and_then(|(_, table)| table.upgrade())
-    {
-        return Ok((table, "feature table: pinned already, by another loader of this process".to_owned()));
-    }
-    let table = Arc::new(PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), options)?);
-    tables.push((key, Arc::downgrade(&table)));
-    let how = pinned(table.report());
-    Ok((table, how))
-}
-
-/// The way in which the table was pinned, with its pages, as a line for people.
-fn pinned(report: &PinReport) -> String {
-    let refused = report.refused.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    let how = match report.how {
-        PinHow::InPlaceReadOnly | PinHow::InPlace => "where it is mapped",
-        PinHow::Copied => "in a copy",
-        PinHow::Empty => "with nothing in it",
-    };
-    let pages = match (report.how, report.pages) {
-        (PinHow::Empty, _) => String::new(),
-        (_, None) => ", on pages of the page cache".to_owned(),
-        (_, Some("hostalloc")) => ", on pages of the driver's".to_owned(),
-        (_, Some(pages)) => format!(", {pages} pages"),
-    };
-    let given = report.huge_share.map(|share| format!(" ({:.0} % given)", share * 100.0)).unwrap_or_default();
-    format!(
-        "feature table: {:.2} GB pinned in {:.2} s {how}{refused}{pages}{given}",
-        report.pinned_bytes as f64 * 1e-9,
-        report.seconds
-    )
 }

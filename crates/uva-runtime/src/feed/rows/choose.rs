@@ -128,6 +128,10 @@ fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
         let tables = |of| RowTree::Tables(count, Box::new(of));
         let brought = RowTree::Upload(Box::new(table));
         return match cuda.gather {
+            GatherChoice::ZeroCopy | GatherChoice::Auto if plan.layout.reads_rows_by_id() => {
+                tables(RowTree::Pinned)
+            }
+            GatherChoice::Device if plan.layout.reads_rows_by_id() => tables(RowTree::Device),
             GatherChoice::Device => {
                 RowTree::BySplit { train: Box::new(tables(RowTree::Device)), others: Box::new(brought) }
             }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, FEATURE_COLUMNS};
+use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
 use uva_cuda::memory::TableBytes;
 use uva_graph::{Dataset, NodeType};
 use uva_ops::lists::{Lists, Weights, degree_weights};
@@ -62,37 +62,44 @@ impl HostRows<'_> {
         from: &[u8],
         (to, skipped): (&mut [u8], usize),
     ) -> Result<RowsRead, RuntimeError> {
-        if let Self::OfTypes(tables) = self {
-            return fill_types(tables, layout, header, threads, from, (to, skipped)).map_err(failed);
-        }
-        let ranges = FEATURE_COLUMNS.map(|column| behind(layout.range(header, column), skipped));
-        self.fill_ranges(layout, header, threads, from, (to, ranges))
+        let ranges = layout.feature_columns().iter();
+        let ranges: Vec<_> = ranges.map(|column| behind(layout.range(header, *column), skipped)).collect();
+        self.fill_ranges(layout, header, threads, from, (to, &ranges))
     }
 
-    /// Fills like [`fill`](Self::fill), to these ranges of `to` for the [`FEATURE_COLUMNS`].
+    /// Fills like [`fill`](Self::fill), to these ranges of `to` for the layout's feature columns.
     pub fn fill_ranges(
         &mut self,
         layout: &BatchLayout,
         header: &BatchHeader,
         threads: usize,
         from: &[u8],
-        (to, [x, sums, argmax]): (&mut [u8], [Range<usize>; 3]),
+        (to, ranges): (&mut [u8], &[Range<usize>]),
     ) -> Result<RowsRead, RuntimeError> {
-        let (to, argmax) = cut_off(to, argmax);
-        let (to, sums) = cut_off(to, sums);
-        let (_, x) = cut_off(to, x);
-        self.fill_columns(layout, header, threads, from, [x, sums, argmax]).map_err(failed)
+        let (mut rest, mut columns) = (to, Vec::with_capacity(ranges.len()));
+        for range in ranges.iter().rev() {
+            let (before, column) = cut_off(rest, range.clone());
+            columns.push(column);
+            rest = before;
+        }
+        columns.reverse();
+        self.fill_columns(layout, header, threads, from, &mut columns).map_err(failed)
     }
 
-    /// Fills like [`fill`](Self::fill), to the bytes that the batch uses of each of the [`FEATURE_COLUMNS`], at any place.
+    /// Fills like [`fill`](Self::fill), to the bytes that the batch uses of each of the layout's feature columns, at any
+    /// place.
     pub fn fill_columns(
         &mut self,
         layout: &BatchLayout,
         header: &BatchHeader,
         threads: usize,
         from: &[u8],
-        [x, sums, argmax]: [&mut [u8]; 3],
+        columns: &mut [&mut [u8]],
     ) -> Result<RowsRead, GatherError> {
+        if let Self::OfTypes(tables) = self {
+            return fill_types(tables, layout, header, threads, from, columns);
+        }
+        let [x, sums, argmax] = columns else { return Ok(RowsRead::default()) };
         let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes)]);
         match self {
             Self::Gathered(source) => source.fill(nodes, HostPlace { out: x, threads }),
@@ -110,7 +117,7 @@ impl HostRows<'_> {
                     }
                 };
                 // The offset of an empty slice is arbitrary.
-                let argmax = if argmax.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(argmax) };
+                let argmax = if argmax.is_empty() { &mut [][..] } else { bytemuck::cast_slice_mut(argmax) };
                 let out = bytemuck::cast_slice_mut(sums);
                 let lists = weighed.lists;
                 source.fill(nodes, SumPlace { out, own: x, argmax, lists, reduction, threads })
@@ -136,19 +143,18 @@ impl HostRows<'_> {
     }
 }
 
-/// Fills the rows of each type, one after the other.
+/// Fills the rows of each type, in the columns of these types, one after the other.
 fn fill_types(
     tables: &mut RowsOfTypes<'_>,
     layout: &BatchLayout,
     header: &BatchHeader,
     threads: usize,
     from: &[u8],
-    (to, skipped): (&mut [u8], usize),
+    columns: &mut [&mut [u8]],
 ) -> Result<RowsRead, GatherError> {
     let mut read = RowsRead::default();
-    for (of, source) in tables {
+    for ((of, source), out) in tables.iter_mut().zip(columns) {
         let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes.of(*of))]);
-        let out = &mut to[behind(layout.range(header, Column::X.of(*of)), skipped)];
         read = read.and(source.fill(nodes, HostPlace { out, threads })?);
     }
     Ok(read)
@@ -199,7 +205,7 @@ impl<'b> WeighedLists<'b> {
 }
 
 /// Cuts off the bytes before a range, and those in it. A column that the batch lacks is empty, at any offset. The
-/// columns of [`FEATURE_COLUMNS`] are in order, so each is cut off the bytes before the next.
+/// feature columns are in order, so each is cut off the bytes before the next.
 fn cut_off(to: &mut [u8], range: Range<usize>) -> (&mut [u8], &mut [u8]) {
     if range.is_empty() {
         return (to, &mut []);
@@ -214,12 +220,12 @@ pub(crate) fn behind(range: Range<usize>, skipped: usize) -> Range<usize> {
     range.start.saturating_sub(skipped)..range.end.saturating_sub(skipped)
 }
 
-/// The feature table's bytes, while the dataset is mapped.
-pub(crate) struct FeatureBytes(pub(crate) Arc<Dataset>);
+/// The bytes of a node type's feature table, while the dataset is mapped.
+pub(crate) struct FeatureBytes(pub(crate) Arc<Dataset>, pub(crate) NodeType);
 
 impl TableBytes for FeatureBytes {
     fn bytes(&self) -> &[u8] {
-        self.0.features().bytes
+        self.0.rows(self.1).map_or(&[], |table| table.bytes)
     }
 }
 

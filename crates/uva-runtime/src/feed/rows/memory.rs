@@ -26,19 +26,18 @@ impl RowTree {
                 vec![file, line("copy of the features", MemoryKind::Host, table)]
             }
             Self::File(_) | Self::Remote | Self::Direct => Vec::new(),
-            Self::Pinned => {
-                let line = line("feature table", MemoryKind::Pinned, table);
-                // Pages in place are those of the file. Otherwise each process has a copy.
-                let in_place = plan.backend.cuda().is_some_and(|cuda| cuda.table_pages == PinPages::InPlace);
-                vec![if in_place { MemoryLine { held: MemoryHolder::Once, ..line } } else { line }]
-            }
+            Self::Pinned => vec![pinned(plan, "feature table", table)],
             Self::Device => vec![line("feature table", MemoryKind::Device, table)],
-            Self::Tables(_, of) => match **of {
-                Self::Mapped if plan.layout.reads_rows_by_id() => {
-                    let rows = dataset.metagraph().types().filter_map(|of| dataset.rows(of));
-                    let bytes = rows.map(|table| table.bytes.len() as u64).sum();
-                    vec![MemoryLine::once("files of the features", MemoryKind::Mapped, bytes)]
+            Self::Tables(_, of) if plan.layout.reads_rows_by_id() => {
+                let rows = dataset.metagraph().types().filter_map(|of| dataset.rows(of));
+                let bytes = rows.map(|table| table.bytes.len() as u64).sum();
+                match **of {
+                    Self::Pinned => vec![pinned(plan, "feature tables", bytes)],
+                    Self::Device => vec![line("feature tables", MemoryKind::Device, bytes)],
+                    _ => vec![MemoryLine::once("files of the features", MemoryKind::Mapped, bytes)],
                 }
+            }
+            Self::Tables(_, of) => match **of {
                 Self::Mapped => {
                     vec![MemoryLine::once(
                         "files of the hops",
@@ -87,6 +86,14 @@ impl RowTree {
         };
         lines.into_iter().filter(|line| line.bytes > 0).collect()
     }
+}
+
+/// A page-locked table.
+fn pinned(plan: &RunPlan, what: &'static str, bytes: u64) -> MemoryLine {
+    let line = MemoryLine::new(what, MemoryKind::Pinned, bytes);
+    // Pages in place are those of the file. Otherwise each process has a copy.
+    let in_place = plan.backend.cuda().is_some_and(|cuda| cuda.table_pages == PinPages::InPlace);
+    if in_place { MemoryLine { held: MemoryHolder::Once, ..line } } else { line }
 }
 
 /// Bytes of GPU memory for a cache of rows in addition to the rows and the map: for the rows or partial sums of each

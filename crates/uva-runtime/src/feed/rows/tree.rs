@@ -13,7 +13,8 @@ use crate::options::reader::DiskReader;
 ///
 /// The root of a run with feature slots on a GPU is a source that a kernel or a copy reads (`Pinned`, `Device`,
 /// `Staged`, `Split`, `Spliced`, or `Cached` over `Pinned`), one of the branches `Upload`, `Begun` and
-/// `SummedOnDevice`, or for a hop set `Tables` over `Direct` or `Device`.
+/// `SummedOnDevice`, or `Tables` over `Direct` or `Device` for a hop set, and over
+/// `Pinned` or `Device` for node types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowTree {
     /// A mapped file.

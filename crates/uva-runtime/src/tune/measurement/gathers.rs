@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
+use uva_cuda::kernels::gather::{BadId, GatherKernels, GatherReport};
 use uva_cuda::memory::{
     IpcKind, PinOptions, PinPages, PinnedTable, PreflightPolicy, SharedBuffer, TableBytes,
 };
@@ -246,6 +246,7 @@ impl Filling {
             made: None,
             brought: None,
             tables_at: None,
+            of_set: None,
             begun: None,
             stamp,
             after: None,
@@ -257,7 +258,7 @@ impl Filling {
 
     fn drain(&mut self) -> Result<(), CaseFailure> {
         for fill in self.filler.drain()? {
-            if let Some((position, id)) = fill.bad {
+            if let Some(BadId { position, id, .. }) = fill.bad {
                 return Err(format!("the kernel found no row {id} (position {position})").into());
             }
             let by_kernel = fill.by_kernel();

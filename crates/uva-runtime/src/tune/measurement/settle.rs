@@ -47,6 +47,11 @@ pub fn settle(
     note: &mut dyn FnMut(&str),
 ) -> Result<BackendDecision, RuntimeError> {
     let (Some(open), Backend::Cuda(cuda)) = (&decision.open, &decision.backend) else { return Ok(decision) };
+    if wanted.table_bytes == 0 {
+        // Rows of several tables, or none at all.
+        let chosen = TransferChoice::unmeasured(&open.options);
+        return decision.settled(&chosen);
+    }
     let shape =
         MeasurementShape::new(wanted.table_bytes, wanted.row_bytes, cuda.kernel, wanted.gather_threads);
     let file = FigureFile::of_user(Machine::with(&open.device, open.driver.as_deref()));

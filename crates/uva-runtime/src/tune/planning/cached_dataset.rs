@@ -7,7 +7,7 @@ use uva_cuda::Context;
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::PinnedTable;
 use uva_cuda::{Module, ModuleOptions};
-use uva_graph::{Dataset, ElementType};
+use uva_graph::{Dataset, ElementType, NodeType};
 use uva_rows::cuda::{DeviceSource, ReadBack};
 use uva_rows::{GatherError, Hits, HostPlace, HostSource};
 use uva_sample::cuda::DeviceBytes;
@@ -181,7 +181,7 @@ fn rows_by_gpu(
     let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
     let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
     let pin = cuda.pin_options("the feature table");
-    let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &pin)?;
+    let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset), NodeType::ONLY)), &pin)?;
     let cache = match RowTree::Pinned.behind(contents.caches()).device_cache() {
         Some(kind) => Some(cache_on_gpu(context, dataset, options.gather_threads, kind, chosen(contents))?),
         None => None,

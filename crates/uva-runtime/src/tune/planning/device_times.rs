@@ -8,7 +8,7 @@ use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{IpcKind, PinnedTable, SharedBuffer};
 use uva_cuda::{Context, CudaEvent, CudaStream, Module, ModuleOptions};
 use uva_graph::reorder::NodeOrder;
-use uva_graph::{Dataset, Split};
+use uva_graph::{Dataset, NodeType, Split};
 use uva_mem::FrozenBytes;
 use uva_plan::{TimedCaches, TimedRun};
 use uva_rows::RowSource;
@@ -139,7 +139,7 @@ impl TimedCaches for DeviceTimes<'_> {
         if self.table.is_none() {
             let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
             let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
-            let owner = Arc::new(FeatureBytes(Arc::clone(dataset)));
+            let owner = Arc::new(FeatureBytes(Arc::clone(dataset), NodeType::ONLY));
             let table = PinnedTable::new(context, owner, &cuda.pin_table_options("the feature table"))?;
             self.table = Some((Arc::new(table), kernels));
         }
@@ -179,6 +179,7 @@ impl TimedCaches for DeviceTimes<'_> {
                 made: None,
                 brought: None,
                 tables_at: None,
+                of_set: None,
                 begun: None,
                 stamp,
                 after: None,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use uva_cuda::kernels::gather::BadId;
 use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{CudaEvent, Signal};
 use uva_disk::DiskReads;
@@ -12,6 +13,7 @@ use uva_disk::DiskReads;
 use crate::cuda::direct::DirectRuns;
 use crate::cuda::error::FillError;
 use crate::cuda::slots::sums::SlotSums;
+use crate::cuda::sources::table_set::TablePlace;
 use crate::error::GatherError;
 use crate::host::PartialSums;
 use crate::source::{Place, RowOrigin, RowsRead};
@@ -122,6 +124,9 @@ pub struct SlotPlace<'p> {
     /// The offsets in the slot of the rows of each of the filler's [tables](crate::cuda::SlotFiller::with_tables),
     /// instead of all other rows.
     pub tables_at: Option<&'p [usize]>,
+    /// The places in the slot of the ids and rows of each table of the filler's [set](crate::cuda::SlotFiller::with_set),
+    /// instead of all other rows. No ids are submitted then.
+    pub of_set: Option<&'p [TablePlace]>,
     /// The host's part of the [`sums`](Self::sums), which a kernel continues: for a filler that [continues
     /// sums](crate::cuda::SlotFiller::continue_sums). The source then reads no rows.
     pub begun: Option<HostPartialSums<'p>>,
@@ -159,8 +164,8 @@ pub struct Fill {
     pub began_ns: u64,
     /// The device's clock when the last row was complete, in nanoseconds.
     pub ended_ns: u64,
-    /// The first position whose id is not a row of the table, and that id, found by a kernel. Its row was not written.
-    pub bad: Option<(u64, i64)>,
+    /// The first id that is not a row of its table, found by a kernel. Its row was not written.
+    pub bad: Option<BadId>,
 }
 
 impl Fill {

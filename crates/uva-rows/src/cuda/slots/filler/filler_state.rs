@@ -14,6 +14,7 @@ use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::cuda::slots::continued_sums::{Continued, ContinuedBatch};
 use crate::cuda::slots::slot::{Plan, REPORT, SlotShape};
 use crate::cuda::slots::sums::Scratch;
+use crate::cuda::sources::table_set::TableSet;
 use crate::cuda::store::tables::DeviceTables;
 use crate::source::{RowOrigin, RowsRead, Ticket};
 
@@ -29,6 +30,8 @@ pub(super) struct FillerState<S> {
     pub scratch: Option<Scratch>,
     /// The tables for fills that request their rows.
     pub tables: Option<DeviceTables>,
+    /// The tables for fills with ids for each of them.
+    pub set: Option<TableSet>,
     /// The cache for sums that a kernel continues.
     pub continued: Option<Continued>,
     pub slots: Vec<HostSlot>,
@@ -82,7 +85,7 @@ impl<S: DeviceSource> FillerState<S> {
         if place.tables_at.is_none() {
             self.source.check(ids)?;
         }
-        let Self { source, stream, uploads, kernels, scratch, tables, continued, slots, .. } = self;
+        let Self { source, stream, uploads, kernels, scratch, tables, set, continued, slots, .. } = self;
         let HostSlot { staging, made, lent, report, uploaded, done, pending } = &mut slots[slot];
         // The host's part of the sums, its memory, and its destination.
         let mut begun = None;
@@ -190,7 +193,17 @@ impl<S: DeviceSource> FillerState<S> {
         let on_device = unsafe {
             DevicePlace::new(slot, stream, kernels, (ids_address, plan.count), rows, report_address)
         };
+        let mut from_set = None;
         let ticket = match (place.tables_at.zip(tables.as_ref()), by_host) {
+            _ if let Some((places, set)) = place.of_set.zip(set.as_ref()) => {
+                // SAFETY: report and stream as above. Ids and rows of every table have their ranges in the slot
+                // (`Plan::new`), and the tables live as long as the stream is in use.
+                let enqueued = unsafe { set.enqueue(stream, kernels, (base, places), report_address) };
+                enqueued.map(|(rows, read)| {
+                    from_set = Some((set, rows));
+                    Some(Ticket::of(slot, read))
+                })
+            }
             (Some((places, tables)), _) => {
                 let outs = places.iter().map(|at| base + *at as u64);
                 let ids = (ids_address, plan.count);
@@ -238,10 +251,19 @@ impl<S: DeviceSource> FillerState<S> {
             })?;
         }
         // Rows that the source has not read are not included.
-        let rows = if ticket.is_some() { plan.count } else { 0 };
+        let rows = match &from_set {
+            Some(_) => ticket.map_or(0, |ticket| ticket.read.total() as usize),
+            None if ticket.is_some() => plan.count,
+            None => 0,
+        };
         *pending = Some(Pending { number: self.fills, stamp: place.stamp, rows, ticket });
         // SAFETY: report and ids as above.
-        unsafe { kernels.finish(stream, IdWidth::I64, report_address, ids_address, place.stamp)? };
+        unsafe {
+            match from_set {
+                Some((set, rows)) => set.finish(stream, kernels, &rows, report_address, place.stamp)?,
+                None => kernels.finish(stream, IdWidth::I64, report_address, ids_address, place.stamp)?,
+            }
+        }
         place.ready.record(stream)?;
         // Enqueued after `ready`, so that no consumer waits for it. SAFETY: the report stays in the slot until the next
         // fill of this slot is enqueued, and `reclaim` waits for `done` before that. The buffer is read only once
@@ -300,6 +322,7 @@ impl<S: DeviceSource> FillerState<S> {
             .into());
         }
         let read = match pending.ticket {
+            Some(ticket) if self.set.is_some() => ticket.read,
             // Only the kernel has the number of hits among the rows that it read.
             Some(ticket) => {
                 self.source.wait(ticket)?.with_hits(RowOrigin::ZeroCopy, RowOrigin::DeviceCache, report.hits)

@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
 
-use uva_cuda::kernels::gather::{GatherKernels, GatherReport, GridBound};
+use uva_cuda::kernels::gather::{BadId, GatherKernels, GatherReport, GridBound};
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer};
 use uva_cuda::{CudaError, CudaEvent, CudaStream};
 use uva_ops::rows::NarrowFloat;
@@ -16,6 +16,7 @@ use crate::cuda::place::DeviceSource;
 use crate::cuda::slots::continued_sums::Continued;
 use crate::cuda::slots::slot::{FilledRows, Plan, SlotShape};
 use crate::cuda::slots::sums::Scratch;
+use crate::cuda::sources::table_set::{TablePlace, TableSet};
 use crate::cuda::store::cache::DeviceCache;
 use crate::cuda::store::tables::DeviceTables;
 use crate::error::GatherError;
@@ -77,6 +78,7 @@ impl<S: DeviceSource> SlotFiller<S> {
             kernels,
             scratch: None,
             tables: None,
+            set: None,
             continued: None,
             slots,
             finished: Vec::new(),
@@ -116,6 +118,7 @@ impl<S: DeviceSource> SlotFiller<S> {
             return Err(FillError::Layout("room is reserved before the first fill".to_owned()));
         }
         held.source.reserve(held.shape.slots, rows)?;
+        held.set.as_mut().map_or(Ok(()), |set| set.reserve(rows))?;
         for slot in &mut held.slots {
             if slot.staging.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
                 // The old buffer is freed first, since both together may exceed the limit of locked memory.
@@ -175,6 +178,17 @@ impl<S: DeviceSource> SlotFiller<S> {
     /// The tables, if any.
     pub fn tables(&self) -> Option<&DeviceTables> {
         self.held.tables.as_ref()
+    }
+
+    /// Gathers the rows of every fill from these tables, each [by ids of its own](SlotPlace::of_set).
+    pub fn with_set(mut self, set: TableSet) -> Self {
+        self.held.set = Some(set);
+        self
+    }
+
+    /// The set of tables, if there is one.
+    pub fn set(&self) -> Option<&TableSet> {
+        self.held.set.as_ref()
     }
 
     /// Lets the host begin the sums of each slot with the rows that are not in `cache` from now on, and a kernel
@@ -318,6 +332,7 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
         let ids_range = ids_at..ids_at.saturating_add(count.saturating_mul(size_of::<i64>()));
         let room = held.slots[slot].made.as_ref().map(PinnedBuffer::bytes);
         let (lists, written) = match (&held.scratch, &place.sums) {
+            _ if held.set.is_some() || place.of_set.is_some() => of_set(held.set.as_ref(), ids, &place)?,
             _ if place.tables_at.is_some() => {
                 let (places, other) =
                     (place.tables_at.unwrap_or_default(), place.has_others() || place.brought.is_some());
@@ -406,10 +421,37 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
         };
         match fill.bad {
             None => Ok(fill.read),
-            Some((position, id)) => {
-                let (position, rows) = (position as usize, self.rows());
-                Err(GatherError::IdOutOfRange { position, id, rows }.into())
+            Some(BadId { table, position, id }) => {
+                let rows = self.held.set.as_ref().map_or_else(|| self.rows(), |set| set.rows_of(table));
+                Err(GatherError::IdOutOfRange { position: position as usize, id, rows }.into())
             }
+        }
+    }
+}
+
+/// The ranges of the ids of each table of a set, and the rows that a fill writes.
+fn of_set(
+    set: Option<&TableSet>,
+    ids: &[i64],
+    place: &SlotPlace<'_>,
+) -> Result<(Vec<Range<usize>>, Vec<FilledRows>), FillError> {
+    let other = !ids.is_empty() || place.has_others() || place.brought.is_some() || place.tables_at.is_some();
+    match set.zip(place.of_set).filter(|(set, places)| !other && set.tables() == places.len()) {
+        Some((set, places)) => {
+            let ids = |of: &TablePlace| {
+                of.ids_at..of.ids_at.saturating_add(of.count.saturating_mul(size_of::<i64>()))
+            };
+            let rows = places.iter().zip(set.row_bytes());
+            let rows = rows.map(|(of, bytes)| FilledRows { at: of.rows_at, count: of.count, bytes });
+            if let Some(of) = places.iter().find(|of| !of.ids_at.is_multiple_of(size_of::<i64>())) {
+                return Err(FillError::Layout(format!("64-bit ids at byte {}", of.ids_at)));
+            }
+            Ok((places.iter().map(ids).collect(), rows.collect()))
+        }
+        None => {
+            let (there, asked) = (set.map_or(0, TableSet::tables), place.of_set.map_or(0, <[_]>::len));
+            let what = format!("rows of {asked} tables of a set, and of others: {other}; there are {there}");
+            Err(FillError::Layout(what))
         }
     }
 }
