@@ -49,8 +49,10 @@ impl CommandRun {
             loader.check_shared_samplers(&dataset, option)?;
         }
         let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
-        let backend = &gather_by_cpu(backend, loader, &dataset, cached_on_gpu);
-        let ranks = ranks.place_here(backend)?;
+        let (backend, note) = loader.backend_of(&dataset, backend)?;
+        let backend = &gather_by_cpu(&backend, loader, &dataset, cached_on_gpu);
+        let mut ranks = ranks.place_here(backend)?;
+        ranks.decision.notes.extend(note.filter(|_| ranks.decision.backend.cuda().is_some()));
         let loader = LoaderOptions {
             part: Part { index: 0, of: ranks.count.unwrap_or(1) },
             samplers: ranks.shared_samplers.unwrap_or(loader.samplers),

@@ -10,3 +10,4 @@ mod hops_cufile;
 mod hops_gpu;
 mod mps;
 mod run_gpu;
+mod typed_gpu;

@@ -12,6 +12,7 @@ pub mod ranks;
 pub mod runs;
 pub mod slots;
 pub mod stamps;
+pub mod typed;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
