@@ -13,6 +13,7 @@ mod request;
 mod split;
 mod writing;
 
+pub(crate) use self::formats::graphbolt::typed::{FEATURES_BY_ID, SEED_TIMES};
 pub use self::importer::Importer;
 pub use self::importers::{IMPORTERS, importer};
 pub use self::options::{

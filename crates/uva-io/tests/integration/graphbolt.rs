@@ -100,7 +100,7 @@ fn what_is_not_read_is_named_with_what_would_do() {
     refused(
         "    - num: 4\n",
         "    - {type: user, num: 4}\n    - {type: item, num: 2}\n",
-        "nodes of 2 types (user, item)",
+        "the type of edges[0], '', is not SOURCE:RELATION:DESTINATION",
     );
     refused("format: numpy", "format: torch", "node-feat.npy is a PyTorch file");
     refused("format: csv", "format: parquet", "the format 'parquet': expected csv or numpy");

@@ -23,7 +23,7 @@ fn imported(
 }
 
 /// The bytes of every file of a dataset, without the stamp.
-fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut open = vec![directory.to_owned()];
     while let Some(inner) = open.pop() {
@@ -40,7 +40,7 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// The library with everything that a typed dataset can have.
-fn full_library() -> Library {
+pub fn full_library() -> Library {
     let mut library = library();
     let weights: Vec<f32> = (0..12_u8).map(|e| f32::from(e) / 4.0).collect();
     library.write("edges/author__writes__paper/weight", NpyType::F32, &[], &weights);

@@ -39,19 +39,21 @@ impl TypedSizes {
     fn estimate(&self, options: &ImportOptions) -> ImportEstimate {
         let (mut edges, mut disk, mut records, mut rows) = (0_u64, self.node_bytes, 0_u64, 0_u64);
         for sizes in &self.relations {
-            edges += sizes.entries;
-            disk += sizes.lists * 8 + sizes.entries * (4 + sizes.row_bytes);
+            edges = edges.saturating_add(sizes.entries);
+            disk = disk
+                .saturating_add(sizes.lists.saturating_mul(8))
+                .saturating_add(sizes.entries.saturating_mul(4 + sizes.row_bytes));
             let number_bytes = if sizes.row_bytes > 0 { NUMBER_BYTES } else { 0 };
-            records = records.max(sizes.entries * (RECORD_BYTES + number_bytes));
-            rows = rows.max(sizes.entries * sizes.temporary_row_bytes);
+            records = records.max(sizes.entries.saturating_mul(RECORD_BYTES + number_bytes));
+            rows = rows.max(sizes.entries.saturating_mul(sizes.temporary_row_bytes));
         }
         let in_memory = records <= options.memory / 2;
         ImportEstimate {
             nodes: Some(self.nodes),
             edges: Some(edges),
             disk,
-            temporary: rows + if in_memory { 0 } else { records },
-            memory: if in_memory { (2 * records).min(options.memory) } else { options.memory },
+            temporary: rows.saturating_add(if in_memory { 0 } else { records }),
+            memory: if in_memory { records.saturating_mul(2).min(options.memory) } else { options.memory },
             seconds: None,
         }
     }

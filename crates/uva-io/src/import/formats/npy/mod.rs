@@ -22,7 +22,7 @@ mod edges;
 mod elements;
 mod problem;
 mod source;
-mod typed;
+pub(super) mod typed;
 
 use std::path::{Path, PathBuf};
 

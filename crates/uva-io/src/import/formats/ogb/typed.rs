@@ -23,7 +23,7 @@ use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 use crate::import::writing::type_names::TypeNames;
 use crate::import::writing::typed_output::{self, RelationSizes, TypedSizes};
-use crate::typed::{EdgeColumns, GraphPlan, RelationPlan, Reversal, TypedWriter};
+use crate::typed::{EdgeColumns, GraphPlan, Reversal, TypedWriter};
 
 /// The list of relations, which only typed graphs have.
 pub(super) const RELATIONS: &str = "raw/triplet-type-list.csv.gz";
@@ -64,11 +64,7 @@ pub(super) fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let mut type_names = TypeNames::default();
     let mut nodes = Vec::new();
     for OgbType { name, nodes: count, features, columns, labels } in &types {
-        let mut entry = GraphPlan::node_type(type_names.name("type", name), *count);
-        if entry.name != *name {
-            (request.watch.note)(&format!("node type {name} becomes {}", entry.name));
-            entry.other.insert("source_name".to_owned(), json!(name));
-        }
+        let mut entry = type_names.node_type(name, *count, request.watch.note);
         let element = if request.options.float8.is_some() { ElementType::E4m3 } else { ElementType::F32 };
         entry.feat_dtype = features.as_ref().map(|_| element.name().to_owned());
         sizes.node_bytes += count * (features.as_ref().map_or(0, |_| 4 * *columns as u64));
@@ -82,13 +78,9 @@ pub(super) fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let mut planned = Vec::new();
     for relation in &relations {
         let [source, name, destination] = &relation.names;
-        let new = type_names.name(&format!("{source} {destination}"), name);
         let reversal = reversal(relation);
-        let mut plan = RelationPlan::new([&renamed(source), &new, &renamed(destination)], reversal);
-        if new != *name {
-            (request.watch.note)(&format!("relation {name} becomes {new}"));
-            plan.meta.other.insert("source_name".to_owned(), json!(name));
-        }
+        let names = [&*renamed(source), name, &*renamed(destination)];
+        let plan = type_names.relation(names, reversal, request.watch.note);
         let (lists, directions) = match reversal {
             Reversal::None => (relation.ends[1], 1),
             Reversal::Same => (relation.ends[1], 2),
