@@ -35,7 +35,7 @@ impl SeedSource {
         SeedSource { name, importer, path, make, files: OnceLock::new() }
     }
 
-    /// Whether the source is a typed graph, for which importers have no changes of edges.
+    /// Whether the source is a typed graph.
     #[must_use]
     pub fn is_typed(&self) -> bool {
         ["npy-typed", "ogb-typed", "nt", "graphbolt-typed"].contains(&self.name)

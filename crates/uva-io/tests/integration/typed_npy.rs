@@ -170,6 +170,6 @@ fn wrong_typed_sources_are_refused_by_file_and_type() {
         lacking.contains("user__buys__item has no graph: expected indptr.npy, or edge_index.npy, or src.npy"),
         "{lacking}"
     );
-    let changed = refusal(&|_| {}, &ImportOptions { symmetrise: Some(true), ..none });
-    assert!(changed.contains("`symmetrise`: not supported with typed graphs"), "{changed}");
+    let changed = refusal(&|_| {}, &ImportOptions { deduplicate: Some(true.into()), ..none });
+    assert!(changed.contains("not supported with") && changed.contains("user__buys__item"), "{changed}");
 }

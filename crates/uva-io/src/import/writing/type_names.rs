@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde_json::json;
-use uva_graph::typed_meta::NodeTypeMeta;
+use uva_graph::typed_meta::{NodeTypeMeta, RelationMeta};
 
 use crate::typed::{GraphPlan, RelationPlan, Reversal};
 
@@ -40,20 +40,19 @@ impl TypeNames {
         entry
     }
 
-    /// A relation between node types that have their names already; a line if it is renamed.
+    /// The entry of a relation between node types that have their names already; a line if it is renamed.
     pub(crate) fn relation(
         &mut self,
         [source, name, destination]: [&str; 3],
-        reversal: Reversal,
         note: &dyn Fn(&str),
-    ) -> RelationPlan {
+    ) -> RelationMeta {
         let new = self.name(&format!("{source} {destination}"), name);
-        let mut plan = RelationPlan::new([source, &new, destination], reversal);
+        let mut meta = RelationPlan::new([source, &new, destination], Reversal::None).meta;
         if new != *name {
             note(&format!("relation {name} becomes {new}"));
-            plan.meta.other.insert("source_name".to_owned(), json!(name));
+            meta.other.insert("source_name".to_owned(), json!(name));
         }
-        plan
+        meta
     }
 }
 

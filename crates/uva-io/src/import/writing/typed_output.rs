@@ -2,12 +2,14 @@
 
 use serde_json::json;
 use uva_files::disk_space::{self, BytesOnDisk};
+use uva_graph::csc::SelfLoops;
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{GraphError, Meta, NodeType, Progress, Split, verify};
 
 use crate::import::options::ImportOptions;
 use crate::import::request::{ImportEstimate, ImportRequest};
-use crate::typed::{GraphPlan, TypedWriter};
+use crate::import::writing::typed_changes::RelationChanges;
+use crate::typed::{GraphPlan, Reversal, TypedWriter};
 
 /// Bytes of a record in the temporary file: the ends of an edge, and the number of an edge with values.
 const RECORD_BYTES: u64 = 8;
@@ -24,6 +26,20 @@ pub(crate) struct RelationSizes {
     pub(crate) row_bytes: u64,
     /// Bytes of an entry's values that are written twice.
     pub(crate) temporary_row_bytes: u64,
+}
+
+impl RelationSizes {
+    /// With the changes, for `sources` nodes at the other end.
+    pub(crate) fn changed(self, sources: u64, change: RelationChanges) -> Self {
+        let (lists, directions) = match change.reversal {
+            Reversal::None => (self.lists, 1),
+            Reversal::Same => (self.lists, 2),
+            Reversal::Separate => (self.lists.saturating_add(sources), 2),
+        };
+        let loops = if change.changes.self_loops == SelfLoops::Add { self.lists } else { 0 };
+        let entries = self.entries.saturating_mul(directions).saturating_add(loops);
+        Self { lists, entries, ..self }
+    }
 }
 
 /// The known sizes of the output.
@@ -110,17 +126,4 @@ pub(crate) fn finish(
     meta.name = request.name(meta.name);
     (request.watch.progress)(Progress { stage: "checks", done: 0, total: 1 });
     writer.finish(meta, &verify::directory)
-}
-
-/// Refuses changes of the edges, which no importer of typed graphs makes.
-pub(crate) fn refuse_changes(options: &ImportOptions) -> Result<(), GraphError> {
-    let given = [
-        ("symmetrise", options.symmetrise.is_some()),
-        ("dedup", options.deduplicate.is_some()),
-        ("self_loops", options.self_loops.is_some()),
-    ];
-    match given.into_iter().find(|(_, given)| *given) {
-        Some((option, _)) => Err(GraphError::usage(option, "not supported with typed graphs")),
-        None => Ok(()),
-    }
 }

@@ -47,7 +47,7 @@ pub(crate) const IMPORTER: Importer = Importer {
     name: "graphbolt",
     help: "A directory with the metadata.yaml of a DGL GraphBolt OnDiskDataset",
     source: SourceKind::Either("a directory with metadata.yaml, or that file"),
-    takes: &[Extra::Variant, Extra::Regression],
+    takes: &[Extra::Variant, Extra::Regression, Extra::Reverse],
     import,
 };
 
@@ -83,7 +83,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let node_names = names_of_nodes(&described.directory, nodes)?;
     let task = described.task(request.options.variant.as_deref())?;
     let classes = task.num_classes.or(meta.classes);
-    let regression = request.options.regression;
+    let regression = request.options.is_regression();
     let (splits, of_sets) = splits(&described, task, nodes, classes, regression)?;
     let labels = match (described.feature("node", &LABELS)?, of_sets) {
         (None, _) if regression => {

@@ -17,13 +17,12 @@ use super::labels::Collected;
 use super::metadata::{Described, EdgesMetadata, FeatureData, SEEDS, SeedsMetadata};
 use super::seeds::seed_ids;
 use crate::import::formats::npy::typed::{
-    ArrayFiles, EdgeArrays, FEATURES, ImportedLabels, LABELS, NodeArrays, SourceArrays, TypedArrays,
+    ArrayFiles, FEATURES, ImportedLabels, LABELS, SourceArrays, TypedArrays,
 };
 use crate::import::reading::stream::ArrayStream;
 use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 use crate::import::writing::type_names::TypeNames;
-use crate::typed::Reversal;
 
 /// Names of arrays that the format has in other places.
 const OF_NODES: [&str; 9] = [
@@ -80,7 +79,7 @@ pub(super) fn import(
     }
     unread_parts::say(request.watch.note, &described.file, &left);
 
-    let mut arrays = TypedArrays::new(typed);
+    let mut arrays = TypedArrays::new(request, typed)?;
     if !is_beside {
         let with_seeds = (0..types.len()).filter(|&at| types[at].arrays.contains_key("train_idx"));
         if let [only] = with_seeds.collect::<Vec<_>>()[..] {
@@ -88,21 +87,21 @@ pub(super) fn import(
         }
     }
     for (at, mut files) in types.into_iter().enumerate() {
+        let regression = arrays.is_regression(at);
         let entry = &mut arrays.typed.nodes[at];
         if !is_beside {
             name_features(&mut files.arrays)?;
-            if !files.labels.is_empty() && !request.options.regression {
+            if !files.labels.is_empty() && !regression {
                 entry.classes = task.and_then(|task| task.num_classes);
             }
         }
-        let labels = labels_of(request, entry, &files)?;
+        let labels = labels_of(request, entry, &files, regression)?;
         let node_names = match is_beside {
             true => node_names(described, entry)?,
             false => None,
         };
-        let entry = entry.clone();
-        let source = SourceArrays::of_type(described.file.clone(), ArrayFiles::Listed(files.arrays), &entry);
-        arrays.types.push(NodeArrays::open(request, &entry, source, labels, node_names)?);
+        let source = SourceArrays::of_type(described.file.clone(), ArrayFiles::Listed(files.arrays), entry);
+        arrays.open_type(source, labels, node_names)?;
     }
     for (at, mut files) in relations.into_iter().enumerate() {
         if let Some(by_id) = files.remove(FEATURES_BY_ID) {
@@ -110,12 +109,11 @@ pub(super) fn import(
             arrays.typed.edges[at].feat_rows = Some(EdgeRowOf::EdgeId);
         }
         let lines = names.edges(described, at, &mut files)?;
-        let entry = arrays.typed.edges[at].clone();
-        let source = SourceArrays::of_relation(described.file.clone(), ArrayFiles::Listed(files), &entry);
-        let ends = arrays.ends(&entry, "metadata.yaml");
-        arrays.relations.push(EdgeArrays::open(request, &entry, source, lines, ends)?);
+        let entry = &arrays.typed.edges[at];
+        let source = SourceArrays::of_relation(described.file.clone(), ArrayFiles::Listed(files), entry);
+        arrays.open_relation(source, lines, "metadata.yaml")?;
     }
-    arrays.write(request, meta)
+    arrays.write(meta)
 }
 
 /// The keys of an adjacent `meta.json`, without those of format 1 that describe the only type.
@@ -185,7 +183,7 @@ impl<'d> Names<'d> {
         let mut edges = Vec::with_capacity(self.relations.len());
         for ([source, name, destination], _) in &self.relations {
             let names = [renamed(source), name, renamed(destination)];
-            edges.push(type_names.relation(names, Reversal::None, note).meta);
+            edges.push(type_names.relation(names, note));
         }
         Ok(TypedMeta { version: TYPED_VERSION, nodes, edges, target: None, layout: None })
     }
@@ -371,12 +369,13 @@ fn labels_of(
     request: &ImportRequest<'_>,
     entry: &NodeTypeMeta,
     files: &TypeFiles,
+    regression: bool,
 ) -> Result<Option<ImportedLabels>, GraphError> {
     let of_all = LABELS.iter().find_map(|name| files.arrays.get(*name));
     if files.labels.is_empty() {
         return Ok(None);
     }
-    if request.options.regression {
+    if regression {
         return match of_all {
             Some(_) => Ok(None),
             None => {

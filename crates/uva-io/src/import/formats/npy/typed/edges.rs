@@ -11,13 +11,15 @@ use super::super::edges::{EdgeEnds, Edges};
 use super::super::elements::{integers_of, types_of, weights_of};
 use super::super::source::{FeatureArray, SourceArrays};
 use super::arrays::{others, write_features};
+use crate::import::options::refuse_changes_of_weighted;
 use crate::import::reading::nodes::NodeRange;
 use crate::import::reading::text::Position;
 use crate::import::reading::{edge_lines, values};
-use crate::import::request::ImportRequest;
+use crate::import::request::{ImportRequest, ImportWatch};
 use crate::import::writing::output::CHUNK;
+use crate::import::writing::typed_changes::RelationChanges;
 use crate::import::writing::typed_output::RelationSizes;
-use crate::typed::{EdgeColumn, EdgeColumns, TypedWriter};
+use crate::typed::{EdgeColumn, EdgeColumns, Reversal, TypedWriter};
 
 /// A file of edge features while their rows are moved.
 const UNORDERED: &str = "feat.temporary";
@@ -72,7 +74,7 @@ pub(crate) struct EdgeArrays {
     ends: [NodeRange; 2],
     owner: String,
     features: Option<FeatureArray>,
-    /// Whether the rows of the features are those of `edge_id.npy`.
+    /// Whether the rows of the features, which may be another relation's, are those of `edge_id.npy`.
     by_id: bool,
     weights: Option<NpyArray>,
     types: Option<NpyArray>,
@@ -84,12 +86,12 @@ pub(crate) struct EdgeArrays {
 
 impl EdgeArrays {
     /// Opens the arrays of `source`. `lines` is a text with the edges in place of an array.
-    pub(crate) fn open(
-        request: &ImportRequest<'_>,
+    pub(super) fn open(
         entry: &RelationMeta,
         source: SourceArrays,
         lines: Option<PathBuf>,
         ends: [NodeRange; 2],
+        watch: &ImportWatch<'_>,
     ) -> Result<Self, GraphError> {
         let owner = entry.names[2].clone();
         let edges = match lines {
@@ -102,14 +104,14 @@ impl EdgeArrays {
         let count = edges.count();
         let weights = source.weights(count, Changes::NONE)?;
         let types = source.edge_types(Some(count), Changes::NONE)?;
-        let by_id = entry.feat_rows == Some(EdgeRowOf::EdgeId);
+        let by_id = entry.feat_rows == Some(EdgeRowOf::EdgeId) || entry.feat_of.is_some();
         let features = source.edge_features_of(
             &["feat", "edge_feat", "edge_attr", "edge_features"],
             (!by_id).then_some(count),
         )?;
         let times = source.optional_column(names::TIMES, count)?;
         let edge_ids = source.optional_column(names::EDGE_IDS, count)?;
-        let others = others(&source, count, request.watch)?;
+        let others = others(&source, count, watch)?;
         let is_ordered = entry.order == Some(EntryOrder::Time);
         Ok(Self { edges, ends, owner, features, by_id, weights, types, times, is_ordered, edge_ids, others })
     }
@@ -119,12 +121,43 @@ impl EdgeArrays {
         entry.feat_dtype = self.features.as_ref().map(|features| features.element.name().to_owned());
     }
 
-    pub(super) fn sizes(&self) -> RelationSizes {
+    /// Refuses changes that values of the edges do not follow.
+    pub(super) fn check_changes(
+        &self,
+        RelationChanges { reversal, changes }: RelationChanges,
+    ) -> Result<(), GraphError> {
+        let features = self.features.as_ref().map(|features| &features.array);
+        let values = [
+            features,
+            self.weights.as_ref(),
+            self.types.as_ref(),
+            self.times.as_ref(),
+            self.edge_ids.as_ref(),
+        ];
+        let others = self.others.iter().map(|(_, array)| array);
+        if let Some(array) = values.into_iter().flatten().chain(others).next() {
+            refuse_changes_of_weighted(changes, &array.path().display().to_string())?;
+        }
+        match (features, &self.edge_ids) {
+            // Both directions would share one table by the ids, which name other rows.
+            (Some(_), Some(ids)) if reversal != Reversal::None && !self.by_id => {
+                let message = format!(
+                    "not supported with features whose rows {} does not name: set \"feat_rows\" to \"edge_id\", or \
+                     remove the file",
+                    ids.path().display()
+                );
+                Err(GraphError::usage("`reverse` or `symmetrise`", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn sizes(&self, change: RelationChanges) -> RelationSizes {
         let features = self.features.as_ref().map_or(0, FeatureArray::row_bytes);
         let present = |is_present: bool, bytes: u64| if is_present { bytes } else { 0 };
         let others: usize =
             self.others.iter().map(|(_, array)| array.bytes().len() / self.edges.count().max(1)).sum();
-        RelationSizes {
+        let sizes = RelationSizes {
             lists: self.ends[1].count,
             entries: self.edges.count() as u64,
             row_bytes: features
@@ -134,7 +167,8 @@ impl EdgeArrays {
                 + present(self.edge_ids.is_some(), 8)
                 + others as u64,
             temporary_row_bytes: present(!self.by_id, features),
-        }
+        };
+        sizes.changed(self.ends[0].count, change)
     }
 
     pub(super) fn write(
@@ -142,6 +176,7 @@ impl EdgeArrays {
         request: &ImportRequest<'_>,
         writer: &mut TypedWriter,
         relation: Relation,
+        change: RelationChanges,
     ) -> Result<(), GraphError> {
         let file = |name: &str| writer.relation_file(relation, name);
         // Rows found by an id keep their places.
@@ -171,9 +206,14 @@ impl EdgeArrays {
         let [sources, destinations] = self.ends.clone();
         let ends = EdgeEnds { sources, destinations, owner: &self.owner };
         let progress = request.watch.progress;
-        writer.relation(relation, &values, progress, &mut |lists| {
+        writer.relation_with(relation, change.changes, &values, progress, &mut |lists| {
             self.edges.push_into(lists, self.weights.as_ref(), &ends, progress)
         })?;
+        if let Some(reverse) = writer.added_reverse(relation).filter(|_| self.by_id) {
+            let entry = writer.relation_meta(relation);
+            let table = entry.feat_of.clone().unwrap_or_else(|| entry.names.clone());
+            writer.relation_meta(reverse).feat_of = Some(table);
+        }
         if rows.is_some() {
             std::fs::remove_file(&unordered).map_err(GraphError::io(&unordered, "remove"))?;
         }

@@ -8,84 +8,122 @@ mod arrays;
 mod edges;
 mod nodes;
 
-use uva_graph::typed_meta::{RelationMeta, TypedMeta};
+use std::path::PathBuf;
+
+use uva_graph::typed_meta::TypedMeta;
 use uva_graph::{GraphError, Meta, NodeType, Relation, names};
 
-pub(crate) use self::edges::EdgeArrays;
-pub(crate) use self::nodes::{FEATURES, LABELS, NodeArrays};
+use self::edges::EdgeArrays;
+use self::nodes::NodeArrays;
+pub(crate) use self::nodes::{FEATURES, LABELS};
 pub(crate) use super::source::{ArrayFiles, ImportedLabels, SourceArrays};
 use crate::import::reading::nodes::NodeRange;
 use crate::import::request::ImportRequest;
+use crate::import::writing::typed_changes::{ReverseRule, TypedChanges};
 use crate::import::writing::typed_output::{self, TypedSizes};
-use crate::typed::{GraphPlan, RelationPlan, Reversal};
+use crate::typed::{GraphPlan, RelationPlan};
 
 /// Imports the source, whose metadata is `meta`.
 pub(super) fn import(request: &ImportRequest<'_>, mut meta: Meta) -> Result<(), GraphError> {
     let Some(typed) = meta.typed.take() else { return Ok(()) };
-    let mut arrays = TypedArrays::new(typed);
+    let mut arrays = TypedArrays::new(request, typed)?;
     for entry in arrays.typed.nodes.clone() {
         let directory = request.source.join(names::NODE_TYPES).join(&entry.name);
         let node_names = Some(directory.join(names::NODE_NAMES)).filter(|path| path.is_file());
         let source = SourceArrays::of_type(directory, ArrayFiles::Directory, &entry);
-        arrays.types.push(NodeArrays::open(request, &entry, source, None, node_names)?);
+        arrays.open_type(source, None, node_names)?;
     }
     for entry in arrays.typed.edges.clone() {
         let directory = request.source.join(names::RELATIONS).join(entry.names.join("__"));
         let source = SourceArrays::of_relation(directory, ArrayFiles::Directory, &entry);
-        let ends = arrays.ends(&entry, "meta.json");
-        arrays.relations.push(EdgeArrays::open(request, &entry, source, None, ends)?);
+        arrays.open_relation(source, None, "meta.json")?;
     }
-    arrays.write(request, meta)
+    arrays.write(meta)
 }
 
 /// The arrays of a typed graph, found and checked.
-pub(crate) struct TypedArrays {
+pub(crate) struct TypedArrays<'r> {
+    request: &'r ImportRequest<'r>,
     /// The keys of `meta.json`, of which those that follow from arrays are set later.
     pub(crate) typed: TypedMeta,
-    /// Those of each node type.
-    pub(crate) types: Vec<NodeArrays>,
-    /// Those of each relation.
-    pub(crate) relations: Vec<EdgeArrays>,
+    changes: TypedChanges,
+    types: Vec<NodeArrays>,
+    relations: Vec<EdgeArrays>,
 }
 
-impl TypedArrays {
-    pub(crate) fn new(typed: TypedMeta) -> Self {
-        Self { typed, types: Vec::new(), relations: Vec::new() }
+impl<'r> TypedArrays<'r> {
+    /// Those of these types and relations, without any arrays yet.
+    pub(crate) fn new(request: &'r ImportRequest<'r>, typed: TypedMeta) -> Result<Self, GraphError> {
+        let changes = TypedChanges::of(request.options, &typed.nodes, &typed.edges, ReverseRule::OnRequest)?;
+        Ok(Self { request, typed, changes, types: Vec::new(), relations: Vec::new() })
     }
 
-    /// The nodes at both ends of a relation. `file` is what states their numbers.
-    pub(crate) fn ends(&self, relation: &RelationMeta, file: &str) -> [NodeRange; 2] {
-        let [source, _, destination] = &relation.names;
-        [source, destination].map(|name| {
+    /// Opens the arrays of the next node type. `labels` are those of other files, and `node_names` is the file of the
+    /// nodes' names.
+    pub(crate) fn open_type(
+        &mut self,
+        source: SourceArrays,
+        labels: Option<ImportedLabels>,
+        node_names: Option<PathBuf>,
+    ) -> Result<(), GraphError> {
+        let at = self.types.len();
+        let (entry, regression) = (&self.typed.nodes[at], self.changes.regression[at]);
+        let labels = match labels {
+            Some(labels) => labels,
+            None => NodeArrays::labels(&source, entry, regression, self.request.watch)?,
+        };
+        self.types.push(NodeArrays::open(entry, source, labels, node_names, self.request.watch)?);
+        Ok(())
+    }
+
+    /// Whether the labels of a node type are targets of regression.
+    pub(crate) fn is_regression(&self, node_type: usize) -> bool {
+        self.changes.regression[node_type]
+    }
+
+    /// Opens the arrays of the next relation. `lines` is a text with the edges in place of an array, and `file` states
+    /// the numbers of nodes.
+    pub(crate) fn open_relation(
+        &mut self,
+        source: SourceArrays,
+        lines: Option<PathBuf>,
+        file: &str,
+    ) -> Result<(), GraphError> {
+        let at = self.relations.len();
+        let entry = &self.typed.edges[at];
+        let [from, _, owner] = &entry.names;
+        let ends = [from, owner].map(|name| {
             let num = self.typed.nodes.iter().find(|entry| entry.name == *name).map_or(0, |entry| entry.num);
             NodeRange::new(num, format!("{file} has {num} of {name}"))
-        })
+        });
+        let arrays = EdgeArrays::open(entry, source, lines, ends, self.request.watch)?;
+        arrays.check_changes(self.changes.relations[at])?;
+        self.relations.push(arrays);
+        Ok(())
     }
 
     /// Writes the dataset, with the other keys of `meta`.
-    pub(crate) fn write(mut self, request: &ImportRequest<'_>, mut meta: Meta) -> Result<(), GraphError> {
-        typed_output::refuse_changes(request.options)?;
+    pub(crate) fn write(mut self, mut meta: Meta) -> Result<(), GraphError> {
         let mut sizes = TypedSizes::default();
-        for (entry, arrays) in self.typed.nodes.iter_mut().zip(&self.types) {
-            arrays.describe(entry, request.options.float8);
+        let float8 = &self.changes.float8;
+        for ((entry, arrays), float8) in self.typed.nodes.iter_mut().zip(&self.types).zip(float8) {
+            arrays.describe(entry, *float8);
             sizes.nodes = sizes.nodes.saturating_add(entry.num);
             sizes.node_bytes = sizes.node_bytes.saturating_add(arrays.bytes());
         }
-        for (entry, arrays) in self.typed.edges.iter_mut().zip(&self.relations) {
-            sizes.relations.push(arrays.sizes());
+        let changes = &self.changes.relations;
+        for ((entry, arrays), change) in self.typed.edges.iter_mut().zip(&self.relations).zip(changes) {
+            sizes.relations.push(arrays.sizes(*change));
             arrays.describe(entry);
         }
-        let Self { typed, types, relations } = self;
+        let Self { request, typed, changes, types, relations } = self;
         let target = typed.target.clone();
-        let planned = |meta| RelationPlan { meta, reversal: Reversal::None };
-        let plan = GraphPlan {
-            nodes: typed.nodes,
-            relations: typed.edges.into_iter().map(planned).collect(),
-            target: typed.target,
-        };
+        let planned = typed.edges.into_iter().zip(&changes.relations);
+        let planned = planned.map(|(meta, change)| RelationPlan { meta, reversal: change.reversal });
+        let plan = GraphPlan { nodes: typed.nodes, relations: planned.collect(), target: typed.target };
         let mut writer = typed_output::begin(request, plan, &sizes)?;
-        for (number, arrays) in (0..).zip(relations) {
-            arrays.write(request, &mut writer, Relation(number))?;
+        for ((number, arrays), change) in (0..).zip(relations).zip(&changes.relations) {
+            arrays.write(request, &mut writer, Relation(number), *change)?;
         }
         let metagraph = writer.metagraph();
         let target = match target {
@@ -96,9 +134,9 @@ impl TypedArrays {
             let message = "requires \"target\" in meta.json, the type that is split";
             return Err(GraphError::usage("split", message));
         }
-        for (number, arrays) in (0..).zip(types) {
+        for ((number, arrays), float8) in (0..).zip(types).zip(changes.float8) {
             let is_target = target == Some(NodeType(number));
-            arrays.write(request, &writer, NodeType(number), is_target, &mut meta)?;
+            arrays.write(request, &writer, (NodeType(number), is_target), float8, &mut meta)?;
         }
         typed_output::finish(request, writer, meta)
     }

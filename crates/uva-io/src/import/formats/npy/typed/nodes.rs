@@ -13,7 +13,7 @@ use super::super::elements::integers;
 use super::super::source::{FeatureArray, ImportedLabels, SourceArrays};
 use super::arrays::{others, write_features};
 use crate::import::options::Float8;
-use crate::import::request::ImportRequest;
+use crate::import::request::{ImportRequest, ImportWatch};
 use crate::import::writing::typed_output;
 use crate::typed::TypedWriter;
 
@@ -42,14 +42,30 @@ pub(crate) struct NodeArrays {
 }
 
 impl NodeArrays {
-    /// Opens the arrays of `source`. `labels` are those of other files, and `node_names` is the file of the nodes' names.
-    pub(crate) fn open(
-        request: &ImportRequest<'_>,
+    /// The labels of `source`.
+    pub(super) fn labels(
+        source: &SourceArrays,
+        entry: &NodeTypeMeta,
+        regression: bool,
+        watch: &ImportWatch<'_>,
+    ) -> Result<ImportedLabels, GraphError> {
+        let nodes = usize::try_from(entry.num).unwrap_or(usize::MAX);
+        match source.optional(&LABELS)? {
+            Some(_) => source.labels(nodes, regression, watch),
+            None => Ok(ImportedLabels::Absent),
+        }
+    }
+
+    /// Opens the arrays of `source`, with these labels. `node_names` is the file of the nodes' names.
+    pub(super) fn open(
         entry: &NodeTypeMeta,
         source: SourceArrays,
-        labels: Option<ImportedLabels>,
+        labels: ImportedLabels,
         node_names: Option<PathBuf>,
+        watch: &ImportWatch<'_>,
     ) -> Result<Self, GraphError> {
+        // The labels of other files include these.
+        source.optional(&LABELS)?;
         let nodes = usize::try_from(entry.num).unwrap_or(usize::MAX);
         let features = match source.optional(&FEATURES)? {
             Some(array) if array.shape().first() != Some(&nodes) => {
@@ -59,11 +75,6 @@ impl NodeArrays {
             }
             Some(_) => Some(source.features()?),
             None => None,
-        };
-        let labels = match (labels, source.optional(&LABELS)?) {
-            (Some(labels), _) => labels,
-            (None, Some(_)) => source.labels(nodes, request.options.regression, request.watch)?,
-            (None, None) => ImportedLabels::Absent,
         };
         let splits = [
             source.split(nodes, &["train_idx"], &["train_mask"])?,
@@ -80,7 +91,7 @@ impl NodeArrays {
                 integers.extend(optional_integers(&source, name, ids.len())?.map(|values| (name, values)));
             }
         }
-        let others = others(&source, nodes, request.watch)?;
+        let others = others(&source, nodes, watch)?;
         Ok(Self { nodes, features, labels, splits, integers, others, node_names })
     }
 
@@ -107,13 +118,13 @@ impl NodeArrays {
         self,
         request: &ImportRequest<'_>,
         writer: &TypedWriter,
-        node_type: NodeType,
-        is_target: bool,
+        (node_type, is_target): (NodeType, bool),
+        float8: Option<Float8>,
         meta: &mut Meta,
     ) -> Result<(), GraphError> {
         let file = |name: &str| writer.node_file(node_type, name);
         if let Some(features) = &self.features {
-            write_features(features, &file(names::FEATURES), request.options.float8, request.watch)?;
+            write_features(features, &file(names::FEATURES), float8, request.watch)?;
         }
         self.labels.write(&file(names::LABELS))?;
         let is_split_by_rule = is_target && request.options.split.is_some();
