@@ -55,6 +55,14 @@ struct TypeFiles {
     labels: Vec<(PathBuf, PathBuf)>,
 }
 
+/// The files of all types and relations, in the order of the file.
+struct SourceFiles {
+    types: Vec<TypeFiles>,
+    relations: Vec<Files>,
+    /// The parts that are not read.
+    unread: Vec<String>,
+}
+
 /// Imports a typed graph.
 pub(super) fn import(
     request: &ImportRequest<'_>,
@@ -73,11 +81,12 @@ pub(super) fn import(
         Some(tasks) if !tasks.is_empty() => Some(described.task(request.options.variant.as_deref())?),
         _ => None,
     };
-    let (mut types, relations, mut left) = names.features(described)?;
+    let mut files = names.features(described)?;
     for (split, what, sets) in task.iter().flat_map(|task| task.sets()) {
-        names.seeds(described, (split, what, sets), &mut types, &mut left)?;
+        names.seeds(described, (split, what, sets), &mut files)?;
     }
-    unread_parts::say(request.watch.note, &described.file, &left);
+    let SourceFiles { types, relations, unread } = files;
+    unread_parts::say(request.watch.note, &described.file, &unread);
 
     let mut arrays = TypedArrays::new(request, typed)?;
     if !is_beside {
@@ -203,14 +212,11 @@ impl<'d> Names<'d> {
     }
 
     /// The files of each type and of each relation, and the parts that are not read.
-    fn features(
-        &self,
-        described: &Described,
-    ) -> Result<(Vec<TypeFiles>, Vec<Files>, Vec<String>), GraphError> {
+    fn features(&self, described: &Described) -> Result<SourceFiles, GraphError> {
         let graph = described.all_types()?;
         let mut types: Vec<TypeFiles> = self.types.iter().map(|_| TypeFiles::default()).collect();
         let mut relations = vec![Files::new(); self.relations.len()];
-        let mut left = Vec::new();
+        let mut unread = Vec::new();
         let of_graph = graph.feature_data.iter().flatten();
         for data in of_graph.chain(described.metadata.feature_data.iter().flatten()) {
             let FeatureData { domain, r#type, name, format, path } = data;
@@ -219,17 +225,17 @@ impl<'d> Names<'d> {
                 "node" => (&mut types[self.type_at(described, of_type, name)?].arrays, &OF_NODES[..]),
                 "edge" => (&mut relations[self.relation_at(described, of_type, name)?], &OF_EDGES[..]),
                 _ => {
-                    left.push(format!("feature_data {name} of the domain {domain}"));
+                    unread.push(format!("feature_data {name} of the domain {domain}"));
                     continue;
                 }
             };
             if !is_file_name(name) || elsewhere.contains(&name.as_str()) || files.contains_key(name) {
-                left.push(format!("feature_data {name} of {}", of_type.unwrap_or(domain)));
+                unread.push(format!("feature_data {name} of {}", of_type.unwrap_or(domain)));
                 continue;
             }
             files.insert(name.clone(), described.array_file(format, path)?);
         }
-        Ok((types, relations, left))
+        Ok(SourceFiles { types, relations, unread })
     }
 
     /// The node type of a part of the file; the only one, if the part does not name it.
@@ -263,8 +269,7 @@ impl<'d> Names<'d> {
         &self,
         described: &Described,
         (split, what, sets): (Split, &str, &[SeedsMetadata]),
-        types: &mut [TypeFiles],
-        left: &mut Vec<String>,
+        SourceFiles { types, unread, .. }: &mut SourceFiles,
     ) -> Result<(), GraphError> {
         for set in sets {
             let at = self.type_at(described, set.r#type.as_deref(), what)?;
@@ -295,7 +300,7 @@ impl<'d> Names<'d> {
                     None if place < 2 => {}
                     name => {
                         let name = name.map_or(format!("entry {place}"), str::to_owned);
-                        left.push(format!("{name} of the {what} of {of_type}"));
+                        unread.push(format!("{name} of the {what} of {of_type}"));
                     }
                 }
             }

@@ -26,7 +26,7 @@ const UNORDERED: &str = "feat.temporary";
 
 /// The edges of a relation.
 enum EdgeSource {
-    Arrays(Edges),
+    Arrays(Box<Edges>),
     /// Lines of `source,destination`.
     Lines {
         path: PathBuf,
@@ -98,7 +98,7 @@ impl EdgeArrays {
             Some(path) => EdgeSource::Lines { count: edge_lines::count(&path)? as usize, path },
             None => {
                 let nodes = usize::try_from(ends[1].count).unwrap_or(usize::MAX);
-                EdgeSource::Arrays(source.edges(nodes, &format!("there are nodes of {owner}"))?)
+                EdgeSource::Arrays(Box::new(source.edges(nodes, &format!("there are nodes of {owner}"))?))
             }
         };
         let count = edges.count();
