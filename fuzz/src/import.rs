@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use uva_graph::csc::SelfLoops;
 use uva_graph::{TypedDataset, Verify};
 use uva_io::import::{self, ImportOptions, ImportWatch};
 
@@ -18,10 +19,12 @@ pub fn import(source: &SeedSource, input: &[u8]) -> bool {
     let directory = directory();
     let (place, out) = (directory.path().join("source"), directory.path().join("out"));
     pack(&place, &files, zip::CompressionMethod::Stored);
-    let changes = !source.is_typed();
+    let takes_reverse = source.is_typed();
     let options = ImportOptions {
-        symmetrise: changes.then_some(how & 1 != 0),
-        deduplicate: (changes && how & 2 != 0).then_some(how & 4 != 0),
+        symmetrise: Some((how & 1 != 0).into()),
+        deduplicate: (how & 2 != 0).then_some((how & 4 != 0).into()),
+        self_loops: (how & 8 != 0).then_some(SelfLoops::Add.into()),
+        reverse: (takes_reverse && how & 16 != 0).then_some((how & 32 != 0).into()),
         ..ImportOptions::default()
     };
     let importer = import::importer(source.importer).expect("an importer");

@@ -35,10 +35,10 @@ impl SeedSource {
         SeedSource { name, importer, path, make, files: OnceLock::new() }
     }
 
-    /// Whether the source is a typed graph, for which importers have no changes of edges.
+    /// Whether the source is a typed graph.
     #[must_use]
     pub fn is_typed(&self) -> bool {
-        ["npy-typed", "ogb-typed", "nt"].contains(&self.name)
+        ["npy-typed", "ogb-typed", "nt", "graphbolt-typed"].contains(&self.name)
     }
 
     /// The files, made once.
@@ -52,7 +52,7 @@ impl SeedSource {
 }
 
 /// All sources.
-pub static SOURCES: [SeedSource; 13] = [
+pub static SOURCES: [SeedSource; 14] = [
     SeedSource::new("npy", "npy", "", arrays),
     SeedSource::new("npy-typed", "npy", "", typed_arrays),
     SeedSource::new("planetoid", "planetoid", "", citations),
@@ -63,6 +63,7 @@ pub static SOURCES: [SeedSource; 13] = [
     SeedSource::new("ogb-typed", "ogb", "", typed_benchmark),
     SeedSource::new("nt", "nt", "", triples),
     SeedSource::new("graphbolt", "graphbolt", "", graphbolt),
+    SeedSource::new("graphbolt-typed", "graphbolt", "", typed_graphbolt),
     SeedSource::new("igb", "igb", "", igb),
     SeedSource::new("csv", "csv", "", comma_separated),
     SeedSource::new("parquet", "parquet", "", tables),
@@ -255,6 +256,33 @@ fn graphbolt(files: &mut Files) {
     array(files, "feat.npy", &[1], &[0_f32, 1.0, 2.0, 3.0]);
     array(files, "seeds.npy", &[], &[3_i64, 0]);
     array(files, "labels.npy", &[], &[2_i64, 1]);
+}
+
+/// Three authors and four papers, with edges as text and as an array, and sets of both types.
+fn typed_graphbolt(files: &mut Files) {
+    text(
+        files,
+        "metadata.yaml",
+        "dataset_name: fuzz\ngraph:\n  nodes:\n    - {type: paper, num: 4}\n    - {type: author, num: 3}\n  edges:\n    \
+             - {type: 'author:writes:paper', format: csv, path: writes.csv}\n    \
+             - {type: 'paper:cites:paper', format: numpy, path: cites.npy}\n\
+             feature_data:\n  - {domain: node, type: paper, name: feat, format: numpy, path: feat.npy}\n  \
+             - {domain: edge, type: 'author:writes:paper', name: feat, format: numpy, path: shares.npy}\n  \
+             - {domain: edge, type: 'author:writes:paper', name: weight, format: numpy, path: weights.npy}\n  \
+             - {domain: edge, type: 'paper:cites:paper', name: time, format: numpy, path: years.npy}\n\
+             tasks:\n  - name: node_classification\n    num_classes: 3\n    train_set:\n      - type: paper\n        data:\n          \
+             - {name: seeds, format: numpy, path: seeds.npy}\n          - {name: labels, format: numpy, path: labels.npy}\n      \
+             - type: author\n        data:\n          - {name: seeds, format: numpy, path: authors.npy}\n",
+    );
+    text(files, "writes.csv", "2,3\n0,3\n1,0\n");
+    array(files, "cites.npy", &[2], &[1_i64, 2, 0, 2]);
+    array(files, "feat.npy", &[1], &[0_f32, 1.0, 2.0, 3.0]);
+    array(files, "shares.npy", &[1], &[1_u8, 2, 3]);
+    array(files, "weights.npy", &[], &[1_f32, 2.0, 3.0]);
+    array(files, "years.npy", &[], &[2001_i32, 2002]);
+    array(files, "seeds.npy", &[], &[3_i64, 0]);
+    array(files, "labels.npy", &[], &[2_i64, 1]);
+    array(files, "authors.npy", &[], &[1_i32]);
 }
 
 fn igb(files: &mut Files) {

@@ -366,7 +366,7 @@ impl TypedDataset {
     pub fn edge_rows(&self, relation: Relation) -> Option<EdgeRows<'_>> {
         let (rows, by_id) = self.whole()?.edge_rows(relation)?;
         let row_of = if by_id { self.edge_ids_of(relation) } else { None };
-        Some(EdgeRows { table: RowArray::table(rows), row_of })
+        Some(EdgeRows { table: RowArray::table(rows), row_of, file: rows.array.path() })
     }
 
     /// The names of arrays in the directory of a type that opening does not read, sorted: the user's own. Empty if types

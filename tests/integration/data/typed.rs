@@ -99,7 +99,7 @@ fn info_shows_types_relations_and_what_batches_lack() {
 fn commands_for_one_type_refuse_a_typed_graph() {
     let temp = directory();
     write_library(&temp.path().join("lib"));
-    for words in ["batch lib", "export lib out --to graphbolt", "partition lib out --parts 2"] {
+    for words in ["batch lib", "export lib out --to edgelist", "partition lib out --parts 2"] {
         let wanted =
             ["lib/meta.json", "4 node types and 3 relations", "typed graphs are not supported here yet"];
         run(temp.path(), words).refuses(2, &wanted);
@@ -108,17 +108,41 @@ fn commands_for_one_type_refuse_a_typed_graph() {
 }
 
 #[test]
-fn a_typed_graph_is_imported_and_exported_as_npy() {
+fn a_typed_graph_is_imported_and_exported() {
     let temp = directory();
     write_library(&temp.path().join("lib"));
     run(temp.path(), "import --from npy lib mine --name lib").succeeds();
-    run(temp.path(), "export mine arrays --to npy").succeeds();
-    assert!(temp.path().join("arrays/edges/author__writes__paper/edge_index.npy").exists());
-    run(temp.path(), "import --from npy arrays again --name lib").succeeds();
     let fingerprint = |name: &str| {
         run(temp.path(), &format!("info {name} --json")).succeeds().json()["fingerprint"].clone()
     };
-    assert_eq!((fingerprint("lib"), fingerprint("mine")), (fingerprint("again"), fingerprint("again")));
+    assert_eq!(fingerprint("lib"), fingerprint("mine"));
+    for format in ["npy", "graphbolt"] {
+        run(temp.path(), &format!("export mine {format} --to {format}")).succeeds();
+        assert!(temp.path().join(format).join("edges/author__writes__paper/edge_index.npy").exists());
+        run(temp.path(), &format!("import --from {format} {format} again-{format} --name lib")).succeeds();
+        assert_eq!(fingerprint("lib"), fingerprint(&format!("again-{format}")));
+    }
+}
+
+#[test]
+fn options_of_an_import_name_relations_and_types() {
+    let temp = directory();
+    write_library(&temp.path().join("lib"));
+    let refused = |options: &str, says: &str| {
+        run(temp.path(), &format!("import --from npy lib out {options}")).refuses(2, &[says]);
+    };
+    refused("--dedup=writs", "--dedup: there is no relation \"writs\", did you mean \"writes\"?");
+    refused(
+        "--self-loops add=writes",
+        "--self-loops: author__writes__paper leads from one node type to another",
+    );
+    refused("--self-loops more", "expected keep, add or remove");
+    refused("--feat-dtype e4m3=papr", "--feat-dtype: there is no node type \"papr\"");
+    refused("--feat-dtype f16", "expected e4m3, or e4m3 and names");
+    run(temp.path(), "import --from npy lib out --feat-dtype e4m3=paper").succeeds();
+    let facts = run(temp.path(), "info out --json").succeeds().json();
+    let elements: Vec<_> = facts["types"].as_array().unwrap().iter().map(|of| &of["feature_type"]).collect();
+    assert_eq!(elements.iter().filter(|element| **element == "e4m3").count(), 1, "{elements:?}");
 }
 
 #[test]

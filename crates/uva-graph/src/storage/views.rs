@@ -4,6 +4,7 @@
 //! promises that its values have been checked.
 
 use std::ops::Range;
+use std::path::Path;
 
 use crate::ElementType;
 
@@ -129,6 +130,8 @@ pub struct EdgeRows<'a> {
     pub table: FeatureTable<'a>,
     /// The row of each edge, in the order of the lists; `None` if edge `i` has row `i`.
     pub row_of: Option<&'a [i64]>,
+    /// The file of the rows.
+    pub file: &'a Path,
 }
 
 /// The prediction targets of the nodes.

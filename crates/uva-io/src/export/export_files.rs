@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use uva_graph::npy::{NpyType, NpyWriter};
-use uva_graph::{Csc, Dataset, GraphError, Progress, Split, meta, names};
+use uva_graph::npy::{NpyType, NpyWriter, write_array};
+use uva_graph::{Csc, Dataset, GraphError, Labels, Progress, Split, meta, names};
 use uva_mem::files::open_regular;
 
 /// Options of an export, in addition to its format.
@@ -90,4 +90,26 @@ pub(super) fn pairs(csc: Csc<'_>) -> impl Iterator<Item = (i64, i64)> {
     lists.flat_map(move |(ends, node)| {
         (ends[0]..ends[1]).map(move |edge| (csc.indices.get(edge as usize), node))
     })
+}
+
+/// The labels of these nodes, in their order; no file without labels.
+pub(super) fn write_rows(labels: Labels<'_>, ids: &[i64], path: &Path) -> Result<(), GraphError> {
+    match labels {
+        Labels::Absent => Ok(()),
+        Labels::Regression { columns, values } => {
+            let width = columns.unwrap_or(1);
+            let rows: Vec<f32> =
+                ids.iter().flat_map(|&id| &values[id as usize * width..][..width]).copied().collect();
+            write_array(path, NpyType::F32, &columns.into_iter().collect::<Vec<_>>(), &rows)
+        }
+        Labels::Single(labels) => {
+            let labels: Vec<i64> = ids.iter().map(|&id| labels[id as usize]).collect();
+            write_array(path, NpyType::I64, &[], &labels)
+        }
+        Labels::Multi { classes, values } => {
+            let rows: Vec<u8> =
+                ids.iter().flat_map(|&id| &values[id as usize * classes..][..classes]).copied().collect();
+            write_array(path, NpyType::U8, &[classes], &rows)
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use uva_files::staging::StagedDirectory;
-use uva_graph::{DATASET, GraphError, Labels, Progress, TypedDataset};
+use uva_graph::{DATASET, GraphError, Labels, NodeType, Progress, TypedDataset};
 
 use super::export_files::{Export, ExportOptions};
 use super::losses::{lost, lost_of_types};
@@ -12,6 +12,19 @@ use super::typed_export::TypedExport;
 
 /// Writes the files of a typed graph.
 pub(super) type WriteTypes = fn(&TypedExport<'_>) -> Result<(), GraphError>;
+
+/// The option for importing targets of regression: whole numbers would be classes.
+const REGRESSION: &str = "--regression";
+
+/// The node types with targets of regression, separated by commas.
+fn targets_of_types(dataset: &TypedDataset) -> Option<String> {
+    let metagraph = dataset.metagraph();
+    let has_targets =
+        |node_type: &NodeType| matches!(dataset.labels_of(*node_type), Labels::Regression { .. });
+    let names: Vec<&str> =
+        metagraph.types().filter(has_targets).map(|node_type| metagraph.type_name(node_type)).collect();
+    (!names.is_empty()).then(|| names.join(","))
+}
 
 /// A format that can be exported: a row of [`EXPORTERS`](super::EXPORTERS).
 ///
@@ -46,7 +59,7 @@ impl Exporter {
         options: ExportOptions,
         progress: &dyn Fn(Progress),
         note: &dyn Fn(&str),
-    ) -> Result<Vec<&'static str>, GraphError> {
+    ) -> Result<Vec<String>, GraphError> {
         if options.gzip && !self.has_lines {
             let message = format!("{} has no lines of text to compress", self.name);
             return Err(GraphError::usage("gzip", message));
@@ -56,7 +69,11 @@ impl Exporter {
             dataset.check_edges()?;
             lost_of_types(dataset)?.iter().for_each(|line| note(line));
             write(&TypedExport { dataset, to: staged.path(), progress })?;
-            return Ok(staged.commit().map(|()| Vec::new())?);
+            staged.commit()?;
+            return Ok(targets_of_types(dataset)
+                .map(|types| format!("{REGRESSION}={types}"))
+                .into_iter()
+                .collect());
         }
         let dataset = &dataset.single_type()?;
         dataset.meta().check_format_1(dataset.path())?;
@@ -65,11 +82,10 @@ impl Exporter {
         lost(dataset, self.omits)?.iter().for_each(|line| note(line));
         let mut to_import = (self.write)(&Export { dataset, to: staged.path(), options, progress })?;
         if matches!(dataset.labels(), Labels::Regression { .. }) {
-            // Whole numbers would be classes.
-            to_import.push("--regression");
+            to_import.push(REGRESSION);
         }
         staged.commit()?;
-        Ok(to_import)
+        Ok(to_import.into_iter().map(str::to_owned).collect())
     }
 }
 

@@ -6,6 +6,7 @@
 mod export_files;
 mod exporter;
 mod exporters;
+mod graphbolt_types;
 mod losses;
 mod to_edgelist;
 mod to_graphbolt;

@@ -2,16 +2,16 @@
 //!
 //! The labels of all nodes are a feature called `label`. The sets also contain the labels of the seeds, as GraphBolt
 //! requires. A dataset without labels is exported without them. Ids of the source are a feature called `node_id`; names
-//! are in `node_names.txt` next to `metadata.yaml`.
+//! are in `node_names.txt` next to `metadata.yaml`. Typed graphs have other files ([`write_types`]).
 
 use std::fmt::Write;
 
-use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{GraphError, Labels, Split, names};
 use uva_mem::files::write_new;
 
-use super::export_files::Export;
+use super::export_files::{Export, write_rows};
 use super::exporter::Exporter;
+use super::graphbolt_types::write_types;
 
 /// The row in the table.
 pub(super) const EXPORTER: Exporter = Exporter {
@@ -20,7 +20,7 @@ pub(super) const EXPORTER: Exporter = Exporter {
     has_lines: false,
     omits: &[names::EDGE_TYPES],
     write,
-    write_types: None,
+    write_types: Some(write_types),
 };
 
 fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
@@ -97,24 +97,6 @@ fn label_file(split: Split) -> String {
 
 /// The labels of a split's nodes, in their order.
 fn set_labels(export: &Export<'_>, split: Split) -> Result<(), GraphError> {
-    let ids = export.dataset.split(split);
     let path = export.to.join(label_file(split));
-    match export.dataset.labels() {
-        Labels::Absent => Ok(()),
-        Labels::Regression { columns, values } => {
-            let width = columns.unwrap_or(1);
-            let rows: Vec<f32> =
-                ids.iter().flat_map(|&id| &values[id as usize * width..][..width]).copied().collect();
-            write_array(&path, NpyType::F32, &columns.into_iter().collect::<Vec<_>>(), &rows)
-        }
-        Labels::Single(labels) => {
-            let labels: Vec<i64> = ids.iter().map(|&id| labels[id as usize]).collect();
-            write_array(&path, NpyType::I64, &[], &labels)
-        }
-        Labels::Multi { classes, values } => {
-            let rows: Vec<u8> =
-                ids.iter().flat_map(|&id| &values[id as usize * classes..][..classes]).copied().collect();
-            write_array(&path, NpyType::U8, &[classes], &rows)
-        }
-    }
+    write_rows(export.dataset.labels(), export.dataset.split(split), &path)
 }

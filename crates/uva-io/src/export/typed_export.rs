@@ -24,17 +24,25 @@ impl TypedExport<'_> {
         Ok(to)
     }
 
-    /// Copies all arrays and the names of nodes in `directory` except some.
-    pub(super) fn copy_all(&self, directory: &Path, to: &Path, except: &[&str]) -> Result<(), GraphError> {
+    /// Copies all arrays and the names of nodes in `directory` except some, and returns the sorted names of the files.
+    pub(super) fn copy_all(
+        &self,
+        directory: &Path,
+        to: &Path,
+        except: &[&str],
+    ) -> Result<Vec<String>, GraphError> {
+        let mut copied = Vec::new();
         for entry in fs::read_dir(directory).map_err(GraphError::io(directory, "read"))? {
             let name = entry.map_err(GraphError::io(directory, "read"))?.file_name();
             let Some(text) = name.to_str() else { continue };
             let is_kept = text.ends_with(".npy") && !text.starts_with('.') || text == names::NODE_NAMES;
             if is_kept && !except.contains(&text) {
                 self.copy(&directory.join(&name), &to.join(&name))?;
+                copied.push(text.to_owned());
             }
         }
-        Ok(())
+        copied.sort_unstable();
+        Ok(copied)
     }
 
     /// Copies a file.

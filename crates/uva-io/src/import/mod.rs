@@ -10,14 +10,18 @@ mod importers;
 mod options;
 mod reading;
 mod request;
+mod scoped;
 mod split;
 mod writing;
 
+pub(crate) use self::formats::graphbolt::typed::{FEATURES_BY_ID, SEED_TIMES};
 pub use self::importer::Importer;
 pub use self::importers::{IMPORTERS, importer};
 pub use self::options::{
-    DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, Separator, TableColumns, ThirdColumn,
+    DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, Literals, Separator, TableColumns,
+    ThirdColumn,
 };
 pub use self::request::{ImportEstimate, ImportWatch};
+pub use self::scoped::Scoped;
 pub use self::split::SplitRule;
 pub(crate) use self::writing::numbering::{check_ids, check_names};

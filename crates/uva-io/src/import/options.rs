@@ -5,21 +5,23 @@ use std::path::PathBuf;
 use uva_graph::GraphError;
 use uva_graph::csc::{Changes, SelfLoops};
 
+use super::scoped::Scoped;
 use super::split::SplitRule;
 
 /// Default memory of an import for edges.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 
 /// Changes during the import, and facts that the source does not state. `None` selects the default for the source; the
-/// table in docs/guide/datasets.md lists these.
+/// table in docs/guide/datasets.md lists these. Names of relations and node types require a typed graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportOptions {
-    /// Add the reverse of every edge. Each list is then sorted.
-    pub symmetrise: Option<bool>,
+    /// Add the reverse of every edge, of typed graphs in the relation itself. Each list is then sorted, if edges have no
+    /// values.
+    pub symmetrise: Option<Scoped<bool>>,
     /// Keep one of several equal edges. Each list is then sorted.
-    pub deduplicate: Option<bool>,
+    pub deduplicate: Option<Scoped<bool>>,
     /// Treatment of self-loops.
-    pub self_loops: Option<SelfLoops>,
+    pub self_loops: Option<Scoped<SelfLoops>>,
     /// The name in `meta.json`; for `planetoid` it also selects one of several graphs in the directory.
     pub name: Option<String>,
     /// The maximum memory for edges in bytes; the rest uses a temporary file next to the output.
@@ -35,13 +37,26 @@ pub struct ImportOptions {
     /// Selects one of several: the scheme of an `ogb` split, the task of a `graphbolt` dataset, `19` or `2K` for the
     /// labels of `igb`.
     pub variant: Option<String>,
-    /// Add the reverse of each relation of a typed graph: `rev_R`, or for `ogb` the same relation if both its ends are of
-    /// one type. `None` adds them for `ogb` only.
-    pub reverse: Option<bool>,
+    /// Add the reverse of relations of a typed graph: `rev_R`, or for `ogb` the same relation if both its ends are of one
+    /// type. `None` adds them for `ogb` only.
+    pub reverse: Option<Scoped<bool>>,
     /// Read labels as float32 targets of regression, even where they are whole numbers.
-    pub regression: bool,
+    pub regression: Option<Scoped<bool>>,
     /// Store features of nodes as float8_e4m3fn, one byte per value.
-    pub float8: Option<Float8>,
+    pub float8: Option<Scoped<Float8>>,
+    /// Treatment of literals; for `nt` only. `None` keeps them.
+    pub literals: Option<Literals>,
+    /// The file with the time of each node; for typed graphs of `ogb` only.
+    pub time: Option<String>,
+}
+
+/// Treatment of the texts and numbers that are objects of triples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Literals {
+    /// Nodes, as other objects.
+    Keep,
+    /// Triples with one are not read.
+    Drop,
 }
 
 /// Features as float8_e4m3fn, whose largest value is 448.
@@ -65,8 +80,10 @@ impl Default for ImportOptions {
             tables: TableColumns::default(),
             variant: None,
             reverse: None,
-            regression: false,
+            regression: None,
             float8: None,
+            literals: None,
+            time: None,
         }
     }
 }
@@ -75,22 +92,56 @@ impl ImportOptions {
     /// The changes to make; `default` is the default for the source.
     pub(super) fn changes(&self, default: Changes) -> Changes {
         Changes {
-            symmetrise: self.symmetrise.unwrap_or(default.symmetrise),
-            deduplicate: self.deduplicate.unwrap_or(default.deduplicate),
-            self_loops: self.self_loops.unwrap_or(default.self_loops),
+            symmetrise: value_of(self.symmetrise.as_ref(), default.symmetrise),
+            deduplicate: value_of(self.deduplicate.as_ref(), default.deduplicate),
+            self_loops: value_of(self.self_loops.as_ref(), default.self_loops),
         }
     }
 
+    /// Whether labels of a source with one type are targets of regression.
+    pub(super) fn is_regression(&self) -> bool {
+        value_of(self.regression.as_ref(), false)
+    }
+
+    /// Refuses options of typed graphs, and names of types, for a source with one type of nodes and of edges.
+    ///
+    /// # Errors
+    /// If there are some.
+    pub(super) fn refuse_types(&self) -> Result<(), GraphError> {
+        for (option, instead) in [("reverse", ": `symmetrise` adds reverse edges"), ("time", "")] {
+            if self.extras().iter().any(|(extra, given)| extra.name() == option && *given) {
+                return Err(GraphError::usage(option, format!("only valid for typed graphs{instead}")));
+            }
+        }
+        let switches = [
+            ("symmetrise", &self.symmetrise),
+            ("dedup", &self.deduplicate),
+            ("regression", &self.regression),
+        ];
+        for (option, value) in switches {
+            value.as_ref().map_or(Ok(()), |value| value.refuse_names(option))?;
+        }
+        self.self_loops.as_ref().map_or(Ok(()), |value| value.refuse_names("self_loops"))?;
+        self.float8.as_ref().map_or(Ok(()), |value| value.refuse_names("feat_dtype"))
+    }
+
     /// The options specific to some importers, and whether each was given.
-    pub(super) fn extras(&self) -> [(Extra, bool); 5] {
+    pub(super) fn extras(&self) -> [(Extra, bool); 7] {
         [
             (Extra::Variant, self.variant.is_some()),
             (Extra::Reverse, self.reverse.is_some()),
-            (Extra::Regression, self.regression),
+            (Extra::Regression, self.regression.is_some()),
+            (Extra::Literals, self.literals.is_some()),
+            (Extra::Time, self.time.is_some()),
             (Extra::Lines, self.edge_list != EdgeList::default()),
             (Extra::Tables, self.tables != TableColumns::default()),
         ]
     }
+}
+
+/// The value for a source with one type.
+fn value_of<T: Copy>(value: Option<&Scoped<T>>, default: T) -> T {
+    value.map_or(default, |value| value.value)
 }
 
 /// Rejects changes of edges that have weights or features: `weights` names them in the message.
@@ -118,6 +169,10 @@ pub enum Extra {
     Tables,
     /// [`ImportOptions::regression`].
     Regression,
+    /// [`ImportOptions::literals`].
+    Literals,
+    /// [`ImportOptions::time`].
+    Time,
 }
 
 impl Extra {
@@ -128,6 +183,8 @@ impl Extra {
             Extra::Reverse => "reverse",
             Extra::Tables => "`node_id` or `label`",
             Extra::Regression => "regression",
+            Extra::Literals => "literals",
+            Extra::Time => "time",
             Extra::Lines => {
                 "`ids`, `nodes`, `skip_lines`, `separator`, `quotes`, `comments`, `third_column` or `arrays`"
             }

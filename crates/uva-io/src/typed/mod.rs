@@ -10,5 +10,6 @@ mod reverse;
 mod writer;
 
 pub use edge_column::{EdgeColumn, EdgeColumns};
+pub(crate) use plan::metagraph_of;
 pub use plan::{GraphPlan, RelationPlan, Reversal};
 pub use writer::TypedWriter;

@@ -101,18 +101,7 @@ impl GraphPlan {
                 }
             }
         }
-        let types = self.nodes.iter().map(|node_type| node_type.name.as_str());
-        let relations = edges.iter().map(|relation| relation.names.each_ref().map(String::as_str));
-        let metagraph = Metagraph::new(types, relations).map_err(|problem| {
-            let option = match &problem {
-                MetagraphError::Name { what, .. } | MetagraphError::LongName { what, .. } => {
-                    if *what == "relation" { "edges" } else { "nodes" }
-                }
-                MetagraphError::Count { key, .. } | MetagraphError::Repeated { key, .. } => key,
-                MetagraphError::UnknownEnd { .. } => "edges",
-            };
-            GraphError::usage(option, problem.to_string())
-        })?;
+        let metagraph = metagraph_of(&self.nodes, &edges)?;
         if let Some(target) = &self.target {
             metagraph
                 .find_type(target)
@@ -127,6 +116,25 @@ impl GraphPlan {
         };
         Ok(CheckedPlan { typed, metagraph, reversals, added })
     }
+}
+
+/// The node types and relations of these entries.
+///
+/// # Errors
+/// If a name is not valid or occurs twice, or an end of a relation is not a node type.
+pub(crate) fn metagraph_of(nodes: &[NodeTypeMeta], edges: &[RelationMeta]) -> Result<Metagraph, GraphError> {
+    let types = nodes.iter().map(|node_type| node_type.name.as_str());
+    let relations = edges.iter().map(|relation| relation.names.each_ref().map(String::as_str));
+    Metagraph::new(types, relations).map_err(|problem| {
+        let option = match &problem {
+            MetagraphError::Name { what, .. } | MetagraphError::LongName { what, .. } => {
+                if *what == "relation" { "edges" } else { "nodes" }
+            }
+            MetagraphError::Count { key, .. } | MetagraphError::Repeated { key, .. } => key,
+            MetagraphError::UnknownEnd { .. } => "edges",
+        };
+        GraphError::usage(option, problem.to_string())
+    })
 }
 
 #[cfg(test)]

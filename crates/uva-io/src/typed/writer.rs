@@ -122,6 +122,11 @@ impl TypedWriter {
         &mut self.typed.edges[relation.index()]
     }
 
+    /// The relation that is written as the reverse of `relation`.
+    pub fn added_reverse(&self, relation: Relation) -> Option<Relation> {
+        self.added.get(relation.index()).copied().flatten()
+    }
+
     fn type_directory(&self, node_type: NodeType) -> PathBuf {
         self.staged.path().join(names::NODE_TYPES).join(self.metagraph.type_name(node_type))
     }
@@ -195,7 +200,7 @@ impl TypedWriter {
             features.write_in_order(&directory)?;
             meta.feat_rows = Some(EdgeRowOf::EdgeId);
         }
-        if let Some(reverse) = self.added.get(relation.index()).copied().flatten() {
+        if let Some(reverse) = self.added_reverse(relation) {
             self.reverse(relation, reverse, by_id, progress)?;
         }
         Ok(edges)

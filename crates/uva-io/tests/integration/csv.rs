@@ -178,7 +178,7 @@ fn what_does_not_fit_is_refused_with_file_line_and_column() {
         message.contains("`label`: ") && message.contains("no column field: it has id, x, label"),
         "{message}"
     );
-    let regression = ImportOptions { regression: true, ..labelled("id") };
+    let regression = ImportOptions { regression: Some(true.into()), ..labelled("id") };
     let message = place.refusal("csv", "graph", &regression);
     assert!(message.contains("column id: its type is text: line 2 has 'a'"), "{message}");
     place.write("graph/nodes.csv.gz", gz(nodes));

@@ -43,7 +43,7 @@ fn dense_ids_need_no_mapping_and_a_given_count_keeps_isolated_nodes() {
     assert!(!dataset.path().join("node_id.npy").exists());
     let six = with(EdgeList { nodes: Some(6), ..Default::default() });
     assert_eq!(place.import("edgelist", "graph.csv", &six).unwrap().nodes(), 6);
-    let symmetric = ImportOptions { symmetrise: Some(true), ..Default::default() };
+    let symmetric = ImportOptions { symmetrise: Some(true.into()), ..Default::default() };
     assert_eq!(place.import("edgelist", "graph.csv", &symmetric).unwrap().edges(), 6);
 }
 
@@ -101,7 +101,7 @@ fn weights_are_read_where_requested_and_follow_their_edges() {
     assert_eq!(dataset.weights().unwrap(), [0.5, 1.5, -2.0]);
     let ignored = with(EdgeList { third_column: Some(ThirdColumn::Ignore), ..Default::default() });
     assert!(place.import("edgelist", "graph.txt", &ignored).unwrap().weights().is_none());
-    let symmetric = ImportOptions { symmetrise: Some(true), ..options };
+    let symmetric = ImportOptions { symmetrise: Some(true.into()), ..options };
     let message = place.refusal("edgelist", "graph.txt", &symmetric);
     assert!(message.contains("`third_column=weight`: weights are not supported"), "{message}");
 }
@@ -483,7 +483,7 @@ fn the_memory_given_changes_nothing() {
         .collect();
     place.write("graph.txt", lines);
     let files = |memory: u64| {
-        let options = ImportOptions { memory, symmetrise: Some(true), ..Default::default() };
+        let options = ImportOptions { memory, symmetrise: Some(true.into()), ..Default::default() };
         place.import("edgelist", "graph.txt", &options).unwrap();
         ["indptr.npy", "indices.npy"].map(|name| fs::read(place.path("out").join(name)).unwrap())
     };
@@ -491,7 +491,7 @@ fn the_memory_given_changes_nothing() {
     let estimate = |memory: u64| {
         let seen = std::cell::Cell::new(0);
         let hear = |estimate: &import::ImportEstimate| seen.set(estimate.temporary);
-        let options = ImportOptions { memory, symmetrise: Some(true), ..Default::default() };
+        let options = ImportOptions { memory, symmetrise: Some(true.into()), ..Default::default() };
         let watch = ImportWatch { estimate: &hear, ..ImportWatch::NONE };
         let _ = fs::remove_dir_all(place.path("out"));
         importer("edgelist").run(&place.path("graph.txt"), &place.path("out"), &options, &watch).unwrap();

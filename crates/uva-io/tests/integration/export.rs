@@ -88,14 +88,14 @@ pub fn there_and_back(place: &Place, dataset: &Path, format: &str, gzip: bool) -
 }
 
 /// The options that an export prints, as `import` takes them.
-pub fn as_printed(printed: &[&str]) -> ImportOptions {
+pub fn as_printed(printed: &[String]) -> ImportOptions {
     let mut options = ImportOptions::default();
-    let mut words = printed.iter().copied();
+    let mut words = printed.iter().map(String::as_str);
     while let Some(option) = words.next() {
         let mut value = || words.next().unwrap();
         let lines = &mut options.edge_list;
         match option {
-            "--regression" => options.regression = true,
+            "--regression" => options.regression = Some(true.into()),
             "--third-column" => {
                 assert_eq!((value(), lines.third_column = Some(ThirdColumn::Weight)).0, "weight")
             }
@@ -210,7 +210,7 @@ fn targets_that_are_whole_numbers_come_back_as_targets() {
         named_dataset(&place, &["a", "b"]);
         let values: Vec<f32> = (0..2 * columns.first().unwrap_or(&1)).map(|value| value as f32).collect();
         place.npy("source/label.npy", NpyType::F32, columns, &values);
-        let regression = ImportOptions { regression: true, ..Default::default() };
+        let regression = ImportOptions { regression: Some(true.into()), ..Default::default() };
         place.import("npy", "source", &regression).unwrap();
         fs::rename(place.path("out"), place.path("targets")).unwrap();
         for exporter in EXPORTERS {

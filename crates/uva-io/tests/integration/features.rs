@@ -212,7 +212,7 @@ fn narrowed_numbers_are_reported() {
     for name in ["train_idx", "valid_idx", "test_idx"] {
         place.npy::<i64>(&format!("arrays/{name}.npy"), NpyType::I64, &[], &[]);
     }
-    let regression = ImportOptions { regression: true, ..Default::default() };
+    let regression = ImportOptions { regression: Some(true.into()), ..Default::default() };
     let said = |bytes: Vec<u8>, part: Option<&str>| {
         place.write("arrays/label.npy", bytes);
         let notes = place.notes_of("npy", "arrays", &regression);

@@ -54,9 +54,9 @@ fn rows_become_edges_features_and_splits() {
         assert_eq!(dataset.meta().other["split"], "per-class:1,1 seed 0");
 
         let plain = ImportOptions {
-            symmetrise: Some(false),
-            deduplicate: Some(false),
-            self_loops: Some(SelfLoops::Keep),
+            symmetrise: Some(false.into()),
+            deduplicate: Some(false.into()),
+            self_loops: Some(SelfLoops::Keep.into()),
             ..options
         };
         let dataset = place.import("gnn-npz", "graph.npz", &plain).unwrap();

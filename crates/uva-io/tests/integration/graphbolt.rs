@@ -63,7 +63,7 @@ fn the_documentations_example_becomes_a_dataset() {
         assert_eq!(dataset.split(Split::Valid), [1]);
         assert!(dataset.split(Split::Test).is_empty());
     }
-    let looped = ImportOptions { self_loops: Some(SelfLoops::Add), ..plain };
+    let looped = ImportOptions { self_loops: Some(SelfLoops::Add.into()), ..plain };
     let dataset = place.import("graphbolt", "graph", &looped).unwrap();
     assert_eq!(lists(&dataset), [vec![3, 1, 0], vec![1], vec![2], vec![3]]);
 }
@@ -100,7 +100,7 @@ fn what_is_not_read_is_named_with_what_would_do() {
     refused(
         "    - num: 4\n",
         "    - {type: user, num: 4}\n    - {type: item, num: 2}\n",
-        "nodes of 2 types (user, item)",
+        "the type of edges[0], '', is not SOURCE:RELATION:DESTINATION",
     );
     refused("format: numpy", "format: torch", "node-feat.npy is a PyTorch file");
     refused("format: csv", "format: parquet", "the format 'parquet': expected csv or numpy");
@@ -271,7 +271,7 @@ fn a_node_that_two_files_label_differently_is_refused_with_both() {
 fn one_hot_labels_are_reported_as_several_labels_per_node() {
     let one_hot = |place: &Place, format: &str, source: &str| {
         place
-            .notes_of(format, source, &ImportOptions { symmetrise: Some(false), ..Default::default() })
+            .notes_of(format, source, &ImportOptions { symmetrise: Some(false.into()), ..Default::default() })
             .iter()
             .any(|note| note.contains("no row marks more than one class"))
     };

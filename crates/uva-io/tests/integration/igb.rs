@@ -40,7 +40,8 @@ fn the_tables_become_a_dataset_with_igbs_own_splits_and_self_loops() {
         assert_eq!(dataset.split(Split::Valid), [3]);
         assert_eq!(dataset.split(Split::Test), [4]);
     }
-    let other = ImportOptions { variant: Some("2K".into()), self_loops: Some(SelfLoops::Keep), ..plain };
+    let other =
+        ImportOptions { variant: Some("2K".into()), self_loops: Some(SelfLoops::Keep.into()), ..plain };
     let dataset = place.import("igb", "tiny", &other).unwrap();
     assert_eq!((labels(&dataset)[0], dataset.classes()), (2982, 2983));
     assert_eq!(lists(&dataset), [vec![4, 1], vec![], vec![2], vec![], vec![0]]);

@@ -24,6 +24,8 @@ mod planetoid;
 mod round_trips;
 mod rounded_or_left;
 mod splits;
+mod typed_changes;
+mod typed_graphbolt;
 mod typed_npy;
 mod typed_ogb;
 mod typed_writer;

@@ -97,15 +97,16 @@ fn pyg_names_pairs_and_masks_are_converted() {
 #[test]
 fn edges_are_symmetrised_deduplicated_and_given_self_loops_as_asked() {
     let small = small();
-    let symmetric = ImportOptions { symmetrise: Some(true), deduplicate: Some(true), ..Default::default() };
+    let symmetric =
+        ImportOptions { symmetrise: Some(true.into()), deduplicate: Some(true.into()), ..Default::default() };
     let dataset = import(&small, &symmetric).unwrap();
     // Lists were 0: 1 2, 1: none, 2: 0, 3: 1 0.
     assert_eq!(dataset.csc().indptr, [0, 3, 5, 6, 8]);
     assert_eq!(ids(&dataset), [1, 2, 3, 0, 3, 0, 0, 1]);
-    let looped = ImportOptions { self_loops: Some(SelfLoops::Add), ..symmetric };
+    let looped = ImportOptions { self_loops: Some(SelfLoops::Add.into()), ..symmetric };
     assert_eq!(ids(&import(&small, &looped).unwrap()), [0, 1, 2, 3, 0, 1, 3, 0, 2, 0, 1, 3]);
     small.write("indices", NpyType::I32, &[], &[0, 2, 0, 3, 0]);
-    let without = ImportOptions { self_loops: Some(SelfLoops::Remove), ..Default::default() };
+    let without = ImportOptions { self_loops: Some(SelfLoops::Remove.into()), ..Default::default() };
     assert_eq!(ids(&import(&small, &without).unwrap()), [2, 0, 0]);
 }
 
@@ -138,7 +139,8 @@ fn bfloat16_and_half_features_keep_their_type() {
 
 #[test]
 fn features_become_float8_where_requested_and_few_saturate() {
-    let float8 = |saturate| ImportOptions { float8: Some(Float8 { saturate }), ..ImportOptions::default() };
+    let float8 =
+        |saturate| ImportOptions { float8: Some(Float8 { saturate }.into()), ..ImportOptions::default() };
     let small = small();
     // 1.0625 lies between 1 and 1.125, whose fraction is odd.
     small.write("feat", NpyType::F32, &[1], &[1_f32, 1.0625, -448.0, 0.001953125]);
@@ -225,11 +227,11 @@ fn what_does_not_fit_is_refused_by_the_sources_name_and_leaves_nothing() {
 
     let small = small();
     small.write("weight", NpyType::F32, &[], &[1_f32; 5]);
-    let message = refusal(&small, &ImportOptions { symmetrise: Some(true), ..none.clone() });
+    let message = refusal(&small, &ImportOptions { symmetrise: Some(true.into()), ..none.clone() });
     assert!(message.contains("weight.npy: omit these options"), "{message}");
     remove(&small, &["weight"]);
     small.write("edge_type", NpyType::U16, &[], &[1_u16; 5]);
-    let message = refusal(&small, &ImportOptions { symmetrise: Some(true), ..none });
+    let message = refusal(&small, &ImportOptions { symmetrise: Some(true.into()), ..none });
     assert!(message.contains("edge_type.npy: omit these options"), "{message}");
 }
 
@@ -285,7 +287,7 @@ fn features_of_edges_that_do_not_fit_are_refused_by_the_sources_name() {
     small.write("edge_attr", NpyType::F32, &[1], &[0_f32, 0., 0., f32::NAN, 0.]);
     assert!(refusal(&small, &none).contains("small/edge_attr.npy: row 3, column 0, at offset 140 is NaN"));
     small.write("edge_attr", NpyType::F32, &[1], &[0_f32; 5]);
-    let message = refusal(&small, &ImportOptions { symmetrise: Some(true), ..none });
+    let message = refusal(&small, &ImportOptions { symmetrise: Some(true.into()), ..none });
     assert!(message.contains("edge_attr.npy: omit these options"), "{message}");
 }
 
@@ -309,7 +311,7 @@ fn fractional_floats_are_targets_and_whole_floats_are_on_request() {
         other => panic!("{other:?}"),
     };
     let (usual, regression) =
-        (ImportOptions::default(), ImportOptions { regression: true, ..Default::default() });
+        (ImportOptions::default(), ImportOptions { regression: Some(true.into()), ..Default::default() });
     small.write("label", NpyType::F64, &[], &[0.5_f64, 1.0, -2.0, 3.0]);
     // They are not classes, whatever number meta.json has.
     small.meta(r#"{"classes": 7}"#);

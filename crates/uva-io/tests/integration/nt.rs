@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use uva_graph::csc::SelfLoops;
 use uva_graph::{NodeType, Relation, Split, TypedDataset};
+use uva_io::import::{Literals, Scoped};
 
 use super::*;
 
@@ -49,9 +51,37 @@ fn triples_become_relations_in_the_order_of_their_iris() {
     let iri = &dataset.meta().typed.as_ref().unwrap().edges[2].other["source_name"];
     assert_eq!(iri, "http://w/name");
     assert_eq!(dataset.rows(entity).map(|rows| rows.rows), None);
-    let reversed = ImportOptions { reverse: Some(true), ..ImportOptions::default() };
+    let reversed = ImportOptions { reverse: Some(true.into()), ..ImportOptions::default() };
     let both = imported(&place, "graph/people.nt.gz", &reversed).unwrap();
     assert_eq!((both.metagraph().relation_count(), pairs(&both, 3)), (6, vec![(3, 5), (4, 2)]));
+}
+
+#[test]
+fn literals_are_dropped_with_their_triples() {
+    let place = Place::new();
+    place.write("graph.nt", TRIPLES);
+    let literals = Some(Literals::Drop);
+    let dataset = imported(&place, "graph.nt", &ImportOptions { literals, ..Default::default() }).unwrap();
+    let names = fs::read_to_string(place.path("out/nodes/entity/node_names.txt")).unwrap();
+    assert_eq!(names, "<http://a/g1>\n<http://a/p1>\n<http://a/p2>\n_:b1\n");
+    assert_eq!((dataset.metagraph().relation_count(), pairs(&dataset, 0)), (1, vec![(0, 2), (3, 1)]));
+    place.write("graph.nt", "<http://a/p1> <http://w/name> \"7\".\n");
+    let message = place.refusal("nt", "graph.nt", &ImportOptions { literals, ..Default::default() });
+    assert!(message.contains("has no triples"), "{message}");
+}
+
+#[test]
+fn relations_of_triples_are_changed_by_name() {
+    let place = Place::new();
+    place.write("graph.nt", "<a> <k#x> <b> .\n<a> <k#x> <b> .\n<b> <k#y> <b> .\n");
+    let options = ImportOptions {
+        deduplicate: Some(Scoped::of_names(true, "x")),
+        self_loops: Some(Scoped::of_names(SelfLoops::Remove, "y")),
+        reverse: Some(Scoped::of_names(true, "x")),
+        ..Default::default()
+    };
+    let dataset = imported(&place, "graph.nt", &options).unwrap();
+    assert_eq!([0, 1, 2].map(|relation| pairs(&dataset, relation)), [vec![(1, 0)], vec![], vec![(0, 1)]]);
 }
 
 #[test]

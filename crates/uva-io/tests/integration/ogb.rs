@@ -62,13 +62,13 @@ fn text_files_become_a_dataset_with_the_directions_that_ogb_gives() {
     text_layout(&place, "ogbn_products", "sales_ranking");
     let both = [vec![1, 3], vec![0], vec![2], vec![0]];
     check(&place.import("ogb", "ogbn_products", &plain).unwrap(), &both);
-    let one = ImportOptions { symmetrise: Some(false), ..plain.clone() };
+    let one = ImportOptions { symmetrise: Some(false.into()), ..plain.clone() };
     check(&place.import("ogb", "ogbn_products", &one).unwrap(), &[vec![3, 1], vec![], vec![2], vec![]]);
 
     text_layout(&place, "mine", "random");
     let message = place.refusal("ogb", "mine", &plain);
     assert!(message.contains("give `symmetrise`=true or `symmetrise`=false"), "{message}");
-    let both_ways = ImportOptions { symmetrise: Some(true), ..plain };
+    let both_ways = ImportOptions { symmetrise: Some(true.into()), ..plain };
     check(&place.import("ogb", "mine", &both_ways).unwrap(), &both);
 }
 

@@ -283,7 +283,7 @@ fn columns_of_features_follow_their_edges_into_the_lists() {
     assert_eq!(lists(&dataset), [vec![], vec![2, 1], vec![0]]);
     let rows = dataset.edge_features().unwrap();
     assert_eq!(bytemuck::cast_slice::<u8, f32>(rows.bytes), [0.5, 7.0, 2.5, 9.0, 1.5, 8.0]);
-    let symmetric = ImportOptions { symmetrise: Some(true), ..Default::default() };
+    let symmetric = ImportOptions { symmetrise: Some(true.into()), ..Default::default() };
     let message = place.import("parquet", "edges.parquet", &symmetric).unwrap_err().to_string();
     assert!(message.contains("the edge features in") && message.contains("not supported with"), "{message}");
 }
@@ -405,7 +405,7 @@ fn a_column_of_numbers_is_targets_on_request_and_then_has_no_gaps() {
     let edges = [Column::Long(&[0], &[]), Column::Long(&[1], &[])];
     place.write("graph/edges.parquet", table(NUMBERS, plain(), &[&edges]));
     place.write("graph/nodes.parquet", rows(&[2.0, 0.25], &[1, 1]));
-    let regression = ImportOptions { regression: true, ..Default::default() };
+    let regression = ImportOptions { regression: Some(true.into()), ..Default::default() };
     let dataset = place.import("parquet", "graph", &regression).unwrap();
     let labels = dataset.labels();
     assert!(matches!(labels, Labels::Regression { columns: None, values: [2.0, 0.25] }), "{labels:?}");
@@ -432,7 +432,7 @@ fn without_a_table_of_nodes_they_are_the_ids_that_occur() {
     place.write("numbers.parquet", table(schema, plain(), &[&sources]));
     let dataset = place.import("parquet", "numbers.parquet", &ImportOptions::default()).unwrap();
     assert_eq!(lists(&dataset), [vec![1], vec![0], vec![1]]);
-    let both = ImportOptions { symmetrise: Some(true), ..Default::default() };
+    let both = ImportOptions { symmetrise: Some(true.into()), ..Default::default() };
     assert_eq!(place.import("parquet", "numbers.parquet", &both).unwrap().edges(), 6);
 }
 
@@ -459,7 +459,7 @@ fn weights_and_features_in_columns_of_their_own_are_taken() {
     assert_eq!((floats(&dataset), labels(&dataset)), (&[1.5, 3.0, 2.5, 4.0][..], &[-1, 1][..]));
     // Ids that are the row numbers need no file.
     assert!(!place.path("out/node_id.npy").exists());
-    let changed = ImportOptions { deduplicate: Some(true), ..Default::default() };
+    let changed = ImportOptions { deduplicate: Some(true.into()), ..Default::default() };
     assert!(place.refusal("parquet", "graph", &changed).contains("`dedup`"));
 }
 

@@ -81,9 +81,9 @@ fn edge_options_count_as_they_should() {
     let Some(raw) = raw() else { return };
     let raw = raw.join("ind.cora.graph");
     let as_it_lies = ImportOptions {
-        symmetrise: Some(false),
-        deduplicate: Some(false),
-        self_loops: Some(SelfLoops::Keep),
+        symmetrise: Some(false.into()),
+        deduplicate: Some(false.into()),
+        self_loops: Some(SelfLoops::Keep.into()),
         name: Some("mine".into()),
         ..Default::default()
     };
@@ -91,7 +91,7 @@ fn edge_options_count_as_they_should() {
     assert_eq!(cora.name(), "mine");
     // 5,429 citations, each in both lists.
     assert_eq!(cora.edges(), 10_858);
-    let looped = ImportOptions { self_loops: Some(SelfLoops::Add), ..Default::default() };
+    let looped = ImportOptions { self_loops: Some(SelfLoops::Add.into()), ..Default::default() };
     let (_directory, cora) = import(&raw, "x", &looped);
     assert_eq!(cora.edges(), 10_556 + 2708);
     let csc = cora.csc();

@@ -232,7 +232,7 @@ proptest! {
     fn datasets_come_back_from_every_target(kind in kind()) {
         let place = Place::new();
         let edges = kind.write(&place);
-        let options = ImportOptions { regression: kind.labels > 2, ..ImportOptions::default() };
+        let options = ImportOptions { regression: (kind.labels > 2).then(|| true.into()), ..ImportOptions::default() };
         let notes = place.notes_of("npy", "source", &options);
         let dataset = place.import("npy", "source", &options).unwrap();
         // All edges of the source, and no others.

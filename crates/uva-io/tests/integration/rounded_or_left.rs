@@ -32,7 +32,7 @@ fn numbers_that_float32_rounds_are_reported() {
     );
     assert!(place.notes_of("edgelist", "graph.txt", &weighted).is_empty());
 
-    let options = ImportOptions { symmetrise: Some(false), ..Default::default() };
+    let options = ImportOptions { symmetrise: Some(false.into()), ..Default::default() };
     source(&place, "ogb-text", &[("raw/node-feat.csv.gz", b"16777217,0\n1,1e-50\n3,4\n0.1,7\n")]);
     said(&place.notes_of("ogb", "graph", &options), "csv.gz: 2 features are rounded, or 0, as float32");
 
@@ -98,7 +98,7 @@ fn files_that_are_not_read_are_named() {
 fn class_names_that_targets_drop_are_reported() {
     let place = Place::new();
     source(&place, "npy", &[("meta.json", br#"{"classes": 2, "class_names": ["a", "b"]}"#)]);
-    let regression = ImportOptions { regression: true, ..Default::default() };
+    let regression = ImportOptions { regression: Some(true.into()), ..Default::default() };
     let notes = place.notes_of("npy", "graph", &regression);
     said(&notes, "meta.json are dropped: targets of regression have none");
     assert!(place.notes("npy", "graph").iter().all(|note| !note.contains("dropped")));

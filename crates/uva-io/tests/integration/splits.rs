@@ -9,7 +9,7 @@ use super::*;
 fn by(rule: &str) -> ImportOptions {
     ImportOptions {
         split: Some(SplitRule::from_text(rule).unwrap()),
-        symmetrise: Some(true),
+        symmetrise: Some(true.into()),
         ..Default::default()
     }
 }
@@ -25,7 +25,7 @@ fn a_rule_takes_the_place_of_the_splits_of_every_source() {
     for source in sources::SOURCES.iter().filter(imported) {
         let (place, name) = (Place::new(), format!("graph/{}", source.path));
         sources::pack(&place.path("graph"), source.files(), zip::CompressionMethod::Deflated);
-        let options = ImportOptions { symmetrise: Some(true), ..Default::default() };
+        let options = ImportOptions { symmetrise: Some(true.into()), ..Default::default() };
         let own = splits(&place.import(source.importer, &name, &options).unwrap());
         let rule = by("random:0.5,0.25,0.25,3");
         let dataset = place.import(source.importer, &name, &rule).unwrap();

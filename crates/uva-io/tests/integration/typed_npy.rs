@@ -23,7 +23,7 @@ fn imported(
 }
 
 /// The bytes of every file of a dataset, without the stamp.
-fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut open = vec![directory.to_owned()];
     while let Some(inner) = open.pop() {
@@ -40,7 +40,7 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// The library with everything that a typed dataset can have.
-fn full_library() -> Library {
+pub fn full_library() -> Library {
     let mut library = library();
     let weights: Vec<f32> = (0..12_u8).map(|e| f32::from(e) / 4.0).collect();
     library.write("edges/author__writes__paper/weight", NpyType::F32, &[], &weights);
@@ -170,6 +170,6 @@ fn wrong_typed_sources_are_refused_by_file_and_type() {
         lacking.contains("user__buys__item has no graph: expected indptr.npy, or edge_index.npy, or src.npy"),
         "{lacking}"
     );
-    let changed = refusal(&|_| {}, &ImportOptions { symmetrise: Some(true), ..none });
-    assert!(changed.contains("`symmetrise`: not supported with typed graphs"), "{changed}");
+    let changed = refusal(&|_| {}, &ImportOptions { deduplicate: Some(true.into()), ..none });
+    assert!(changed.contains("not supported with") && changed.contains("user__buys__item"), "{changed}");
 }

@@ -1,6 +1,7 @@
 //! `--from ogb` of typed graphs, such as ogbn-mag.
 
 use uva_graph::{NodeType, Relation, Split, TypedDataset};
+use uva_io::import::Scoped;
 
 use super::*;
 
@@ -69,9 +70,34 @@ fn a_typed_graph_gets_the_reverse_edges_that_ogb_adds() {
     assert!(dataset.rows(NodeType(0)).is_none());
     assert!(notes.iter().any(|note| note.ends_with("node_year.csv.gz is not read")), "{notes:?}");
     assert!(notes.contains(&"relation has topic becomes has-topic".to_owned()), "{notes:?}");
-    let (alone, _) = imported(&place, &ImportOptions { reverse: Some(false), ..ImportOptions::default() });
+    let (alone, _) =
+        imported(&place, &ImportOptions { reverse: Some(false.into()), ..ImportOptions::default() });
     assert_eq!((alone.metagraph().relation_count(), alone.edges()), (3, 7));
     assert_eq!(lists_of(&alone, 1), [vec![1], vec![], vec![2], vec![]]);
+}
+
+#[test]
+fn times_and_reverses_of_a_typed_graph_are_chosen_by_name() {
+    let place = Place::new();
+    benchmark(&place);
+    let time = Some("node_year".to_owned());
+    let reverse = Some(Scoped::of_names(true, "writes"));
+    let (dataset, notes) = imported(&place, &ImportOptions { time, reverse, ..ImportOptions::default() });
+    assert_eq!(dataset.node_times(NodeType(2)), Some(&[2001, 2002, 2003, 2004][..]));
+    assert!(!notes.iter().any(|note| note.contains("node_year")), "{notes:?}");
+    let metagraph = dataset.metagraph();
+    assert_eq!(
+        (metagraph.relation_count(), metagraph.full_name(Relation(3))),
+        (4, "paper__rev_writes__author")
+    );
+    assert_eq!(lists_of(&dataset, 1), [vec![1], vec![], vec![2], vec![]]);
+    let no_time = ImportOptions { time: Some("year".to_owned()), ..ImportOptions::default() };
+    let message = place.refusal("ogb", "ogbn_mag", &no_time);
+    assert!(message.contains("`time`: no node type has the file year.csv.gz"), "{message}");
+    place.write("ogbn_mag/raw/node-feat/paper/node_year.csv.gz", gz("2001\nlast\n"));
+    let time = Some("node_year".to_owned());
+    let message = place.refusal("ogb", "ogbn_mag", &ImportOptions { time, ..ImportOptions::default() });
+    assert!(message.contains("line 2 is 'last': a time has to be an integer"), "{message}");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::ranges::RangeParts;
 use uva_graph::{
-    Dataset as Graph, GraphError, Indices, Labels, PartitionSummary, Split, TableSchema, TypedDataset, Verify,
+    Dataset as Graph, GraphError, Indices, Labels, NodeType, PartitionSummary, Relation, Split, TableSchema,
+    TypedDataset, Verify,
 };
 use uva_rows::{GatherError, HostPlace, MappedTable, RowSource};
 use uva_runtime::options::input_nodes::{InputSeeds, TypeName};
@@ -110,35 +111,49 @@ impl PyDataset {
             Labels::Multi { classes, .. } => Some((Some(classes), DlpackType::U8)),
             Labels::Regression { columns, .. } => Some((columns, DlpackType::F32)),
         };
+        // In format 2, the only type and the only relation have directories.
+        let of_nodes = graph.directory_of_type(NodeType::ONLY);
+        let of_edges = graph.directory_of_relation(Relation::ONLY);
+        let edge_features = if graph.metagraph().is_named() { "feat.npy" } else { "edge_feat.npy" };
         let mut wanted = vec![
-            ("indptr", "indptr.npy", nodes + 1, None, DlpackType::I64),
-            ("indices", "indices.npy", edges, None, indices),
+            ("indptr", of_edges.join("indptr.npy"), nodes + 1, None, DlpackType::I64),
+            ("indices", of_edges.join("indices.npy"), edges, None, indices),
         ];
         if graph.own_rows().is_none() {
-            wanted.push(("features", "feat.npy", nodes, Some(features.dim), of_features(features.element)));
+            wanted.push((
+                "features",
+                of_nodes.join("feat.npy"),
+                nodes,
+                Some(features.dim),
+                of_features(features.element),
+            ));
         }
         if let Some((columns, element)) = labels {
-            wanted.push(("labels", "label.npy", nodes, columns, element));
+            wanted.push(("labels", of_nodes.join("label.npy"), nodes, columns, element));
         }
         for split in Split::ALL {
             let name = ["train_idx", "valid_idx", "test_idx"][split as usize];
-            wanted.push((name, split.file_name(), graph.split(split).len(), None, DlpackType::I64));
+            let file = graph.split_file(NodeType::ONLY, split);
+            // In format 2, each split may be absent.
+            if !graph.metagraph().is_named() || file.is_file() {
+                wanted.push((name, file, graph.split(split).len(), None, DlpackType::I64));
+            }
         }
         if graph.weights().is_some() {
-            wanted.push(("weight", "weight.npy", edges, None, DlpackType::F32));
+            wanted.push(("weight", of_edges.join("weight.npy"), edges, None, DlpackType::F32));
         }
         if let Some(table) = graph.edge_features() {
             let element = of_features(table.element);
-            wanted.push(("edge_attr", "edge_feat.npy", edges, Some(table.dim), element));
+            wanted.push(("edge_attr", of_edges.join(edge_features), edges, Some(table.dim), element));
         }
         if graph.edge_types().is_some() {
-            wanted.push(("edge_type", "edge_type.npy", edges, None, DlpackType::U16));
+            wanted.push(("edge_type", of_edges.join("edge_type.npy"), edges, None, DlpackType::U16));
         }
         if graph.original_ids().is_some() {
-            wanted.push(("orig_id", "orig_id.npy", nodes, None, DlpackType::I64));
+            wanted.push(("orig_id", of_nodes.join("orig_id.npy"), nodes, None, DlpackType::I64));
         }
-        let table = |(name, file, rows, columns, element)| {
-            PrivateTable::map(&graph.path().join(file), rows, columns, element).map(|table| (name, table))
+        let table = |(name, file, rows, columns, element): (_, PathBuf, _, _, _)| {
+            PrivateTable::map(&file, rows, columns, element).map(|table| (name, table))
         };
         wanted.into_iter().map(table).collect()
     }

@@ -213,6 +213,20 @@ def test_names_that_no_dataset_has_are_refused_with_others(tmp_path):
     assert json.loads((tmp_path / "typed/meta.json").read_text())["target"] == "paper"
 
 
+def test_a_loader_shows_the_arrays_of_a_graph_of_one_type(tmp_path):
+    entity = dict(features=np.ones((3, 2), np.float32), labels=np.array([0, 1, 0]), train_idx=np.array([2, 0]))
+    rows = np.eye(3, dtype=np.float32)
+    knows = {("entity", "knows", "entity"): dict(edge_index=np.array([[0, 1, 2], [1, 2, 2]]), features=rows)}
+    uvatrain.write_dataset(tmp_path / "typed", nodes={"entity": entity}, edges=knows)
+    with uvatrain.Loader(tmp_path / "typed", fanouts=(2,), batch_size=2) as loader:
+        dataset = loader.dataset
+        assert torch.equal(torch.as_tensor(dataset.indptr), torch.tensor([0, 0, 1, 3]))
+        assert torch.equal(torch.as_tensor(dataset.train_idx), torch.tensor([2, 0]))
+        assert torch.equal(torch.as_tensor(dataset.features), torch.ones(3, 2))
+        assert torch.equal(torch.as_tensor(dataset.edge_attr), torch.eye(3))
+        assert dataset.test_idx is None
+
+
 # --- A published graph
 # -------------------------------------------------------------------------------------------------------
 

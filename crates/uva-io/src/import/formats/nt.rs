@@ -2,7 +2,7 @@
 //!
 //! All subjects and objects are nodes of one type `entity`, in the order of their text, which `node_names.txt` keeps.
 //! Relations are in the order of their IRIs, and have the name of the last part; `source_name` in `meta.json` has the
-//! whole IRI. In a directory, `trainingSet.tsv`, `validationSet.tsv` and `testSet.tsv` have splits and labels: the first
+//! whole IRI. Literals may be dropped, with their triples. In a directory, `trainingSet.tsv`, `validationSet.tsv` and `testSet.tsv` have splits and labels: the first
 //! column is the IRI of an entity, the last one its class.
 
 use std::collections::HashMap;
@@ -12,14 +12,16 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use uva_graph::csc::{Changes, CscBuilder, Ends};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
+use uva_graph::typed_meta::{NodeTypeMeta, RelationMeta};
 use uva_graph::{GraphError, Meta, NodeType, Relation, Split, names};
 use uva_mem::files::write_new;
 
 use crate::import::importer::{Importer, SourceKind};
-use crate::import::options::Extra;
+use crate::import::options::{Extra, Literals};
 use crate::import::reading::text::{LineError, each_line};
 use crate::import::request::ImportRequest;
 use crate::import::writing::type_names::TypeNames;
+use crate::import::writing::typed_changes::{ReverseRule, TypedChanges};
 use crate::import::writing::typed_output::{self, RelationSizes, TypedSizes};
 use crate::typed::{EdgeColumns, GraphPlan, RelationPlan, Reversal};
 
@@ -30,7 +32,7 @@ pub(crate) const IMPORTER: Importer = Importer {
     source: SourceKind::Either(
         "a file of N-Triples, or a directory with one, and with trainingSet.tsv and testSet.tsv",
     ),
-    takes: &[Extra::Reverse],
+    takes: &[Extra::Reverse, Extra::Literals],
     import,
 };
 
@@ -45,11 +47,9 @@ const MOST_NODES: u64 = 1 << 31;
 
 /// Imports the triples.
 fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
-    typed_output::refuse_changes(request.options)?;
     let file = triples_file(request)?;
     let Found { nodes, relations, triples } = Found::of(&file, request)?;
     let sets = if request.source.is_dir() { Sets::read(request, &nodes)? } else { Sets::default() };
-    let reversal = if request.options.reverse == Some(true) { Reversal::Separate } else { Reversal::None };
     let count = nodes.names.len() as u64;
     let mut entity = GraphPlan::node_type(ENTITY, count);
     if !sets.classes.is_empty() {
@@ -62,27 +62,31 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
         if name != local {
             (request.watch.note)(&format!("relation {iri} becomes {name}"));
         }
-        let mut plan = RelationPlan::new([ENTITY, &name, ENTITY], reversal);
-        plan.meta.other.insert("source_name".to_owned(), json!(iri.trim_matches(['<', '>'])));
-        plan
+        let mut meta = RelationPlan::new([ENTITY, &name, ENTITY], Reversal::None).meta;
+        meta.other.insert("source_name".to_owned(), json!(iri.trim_matches(['<', '>'])));
+        meta
     });
-    let plan =
-        GraphPlan { nodes: vec![entity], relations: planned.collect(), target: Some(ENTITY.to_owned()) };
-    let directions = if reversal == Reversal::None { 1 } else { 2 };
+    let (nodes_meta, edges): (Vec<NodeTypeMeta>, Vec<RelationMeta>) = (vec![entity], planned.collect());
+    let changes = TypedChanges::of(request.options, &nodes_meta, &edges, ReverseRule::OnRequest)?;
+    let planned = edges.into_iter().zip(&changes.relations);
+    let planned = planned.map(|(meta, change)| RelationPlan { meta, reversal: change.reversal });
+    let plan = GraphPlan { nodes: nodes_meta, relations: planned.collect(), target: Some(ENTITY.to_owned()) };
     let names_bytes: usize = nodes.names.iter().map(|name| name.len() + 1).sum();
     let sizes = TypedSizes {
         nodes: count,
         node_bytes: names_bytes as u64 + count * 8,
         // The entries of single relations are known later; all of them together are sorted by relation first.
-        relations: relations
-            .names
-            .iter()
-            .enumerate()
-            .map(|(at, _)| RelationSizes {
-                lists: directions * (count + 1),
-                entries: if at == 0 { directions * triples } else { 0 },
-                temporary_row_bytes: 8,
-                ..RelationSizes::default()
+        relations: (0..)
+            .zip(&changes.relations)
+            .map(|(at, change)| {
+                let entries = if at == 0 { triples } else { 0 };
+                let sizes = RelationSizes {
+                    lists: count + 1,
+                    entries,
+                    temporary_row_bytes: 8,
+                    ..RelationSizes::default()
+                };
+                sizes.changed(count, *change)
             })
             .collect(),
     };
@@ -93,9 +97,9 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let ends = NpyArray::open(&sorted.join(names::INDPTR))?;
     let pairs = NpyArray::open(&sorted.join(names::INDICES))?;
     let (ends, pairs) = (ends.elements::<i64>(NpyType::I64)?, pairs.elements::<i64>(NpyType::I64)?);
-    for (number, pair) in (0..).zip(ends.windows(2)) {
-        let table = EdgeColumns::default();
-        writer.relation(Relation(number), &table, request.watch.progress, &mut |lists| {
+    for ((number, pair), change) in (0..).zip(ends.windows(2)).zip(&changes.relations) {
+        let (table, progress) = (EdgeColumns::default(), request.watch.progress);
+        writer.relation_with(Relation(number), change.changes, &table, progress, &mut |lists| {
             pairs[pair[0] as usize..pair[1] as usize].iter().try_for_each(|&packed| {
                 let packed = packed.cast_unsigned();
                 lists.push(packed / MOST_NODES, packed % MOST_NODES, 0.0)
@@ -176,7 +180,7 @@ impl Found {
             }
         };
         each_line(file, &|position| request.watch.at("names", position), |_, line| {
-            if let Some([subject, predicate, object]) = triple(line)? {
+            if let Some([subject, predicate, object]) = triple(line, request.options.literals)? {
                 note(&mut nodes, subject);
                 note(&mut relations, predicate);
                 note(&mut nodes, object);
@@ -206,7 +210,7 @@ fn sort_by_relation(
     let ends = Ends { sources: MOST_NODES * MOST_NODES, destinations: relations.names.len() as u64 };
     let mut lists = CscBuilder::between(directory, ends, Changes::NONE, false, request.options.memory)?;
     each_line(file, &|position| request.watch.at("edges", position), |_, line| {
-        if let Some([subject, predicate, object]) = triple(line)? {
+        if let Some([subject, predicate, object]) = triple(line, request.options.literals)? {
             let number = |among: &Ordered, name: &str| {
                 among
                     .numbers
@@ -222,8 +226,8 @@ fn sort_by_relation(
     lists.finish(request.watch.progress).map(drop)
 }
 
-/// Subject, predicate and object of a line; `None` for a comment or an empty line.
-fn triple(line: &[u8]) -> Result<Option<[&str; 3]>, LineError> {
+/// Subject, predicate and object of a line; `None` for a comment, an empty line or a dropped literal.
+fn triple(line: &[u8], literals: Option<Literals>) -> Result<Option<[&str; 3]>, LineError> {
     let wrong = |problem: &str| LineError::Line(problem.to_owned());
     let line = std::str::from_utf8(line).map_err(|_| wrong("it is not UTF-8"))?.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -244,7 +248,8 @@ fn triple(line: &[u8]) -> Result<Option<[&str; 3]>, LineError> {
     if !is_node(object) && !is_literal {
         return Err(wrong("an object is <IRI>, _:name or a text in quotes"));
     }
-    Ok(Some([subject, predicate, object]))
+    let is_dropped = is_literal && literals == Some(Literals::Drop);
+    Ok((!is_dropped).then_some([subject, predicate, object]))
 }
 
 /// Splits and labels.

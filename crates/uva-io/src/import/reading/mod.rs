@@ -1,5 +1,6 @@
 //! Pieces of sources: text, arrays and streams of them, values and their conversion, pickled objects.
 
+pub(crate) mod edge_lines;
 pub(crate) mod features;
 pub(crate) mod nodes;
 pub(crate) mod pickle;

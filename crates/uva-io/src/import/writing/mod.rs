@@ -4,4 +4,5 @@ pub(crate) mod numbering;
 pub(crate) mod output;
 pub(crate) mod read_speed;
 pub(crate) mod type_names;
+pub(crate) mod typed_changes;
 pub(crate) mod typed_output;

@@ -116,6 +116,7 @@ impl<'r> DatasetOutput<'r> {
             let message = format!("{} has no nodes, and a dataset needs one", request.source.display());
             return Err(GraphError::usage("SRC", message));
         }
+        request.options.refuse_types()?;
         let estimate = sizes.estimate(request.options, changes);
         // An existing output is refused before anything is reported.
         let staged = StagedDirectory::new(request.out, &DATASET)?;
@@ -257,7 +258,9 @@ impl<'r> DatasetOutput<'r> {
         said: Option<ElementType>,
     ) -> Result<FeatureWriter, GraphError> {
         let (path, float8) = match of {
-            FeaturesOf::Nodes => (self.path(names::FEATURES), self.request.options.float8),
+            FeaturesOf::Nodes => {
+                (self.path(names::FEATURES), self.request.options.float8.as_ref().map(|float8| float8.value))
+            }
             FeaturesOf::Edges => (self.unordered_path(names::EDGE_FEATURES), None),
         };
         if float8.is_some() {
@@ -292,7 +295,7 @@ impl<'r> DatasetOutput<'r> {
         nodes: u64,
         classes: Option<u64>,
     ) -> Result<(), GraphError> {
-        if self.request.options.regression {
+        if self.request.options.is_regression() {
             return self.targets(labels, nodes);
         }
         match label_columns(&labels, nodes)? {

@@ -2,6 +2,11 @@
 
 use std::collections::HashSet;
 
+use serde_json::json;
+use uva_graph::typed_meta::{NodeTypeMeta, RelationMeta};
+
+use crate::typed::{GraphPlan, RelationPlan, Reversal};
+
 /// The largest number of bytes of a name.
 const MOST_BYTES: usize = 64;
 
@@ -23,6 +28,31 @@ impl TypeNames {
             number += 1;
         }
         new
+    }
+
+    /// The entry of a node type in `meta.json`; a line if it is renamed.
+    pub(crate) fn node_type(&mut self, name: &str, nodes: u64, note: &dyn Fn(&str)) -> NodeTypeMeta {
+        let mut entry = GraphPlan::node_type(self.name("type", name), nodes);
+        if entry.name != *name {
+            note(&format!("node type {name} becomes {}", entry.name));
+            entry.other.insert("source_name".to_owned(), json!(name));
+        }
+        entry
+    }
+
+    /// The entry of a relation between node types that have their names already; a line if it is renamed.
+    pub(crate) fn relation(
+        &mut self,
+        [source, name, destination]: [&str; 3],
+        note: &dyn Fn(&str),
+    ) -> RelationMeta {
+        let new = self.name(&format!("{source} {destination}"), name);
+        let mut meta = RelationPlan::new([source, &new, destination], Reversal::None).meta;
+        if new != *name {
+            note(&format!("relation {name} becomes {new}"));
+            meta.other.insert("source_name".to_owned(), json!(name));
+        }
+        meta
     }
 }
 

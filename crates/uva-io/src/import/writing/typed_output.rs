@@ -2,12 +2,14 @@
 
 use serde_json::json;
 use uva_files::disk_space::{self, BytesOnDisk};
+use uva_graph::csc::SelfLoops;
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{GraphError, Meta, NodeType, Progress, Split, verify};
 
 use crate::import::options::ImportOptions;
 use crate::import::request::{ImportEstimate, ImportRequest};
-use crate::typed::{GraphPlan, TypedWriter};
+use crate::import::writing::typed_changes::RelationChanges;
+use crate::typed::{GraphPlan, Reversal, TypedWriter};
 
 /// Bytes of a record in the temporary file: the ends of an edge, and the number of an edge with values.
 const RECORD_BYTES: u64 = 8;
@@ -26,6 +28,20 @@ pub(crate) struct RelationSizes {
     pub(crate) temporary_row_bytes: u64,
 }
 
+impl RelationSizes {
+    /// With the changes, for `sources` nodes at the other end.
+    pub(crate) fn changed(self, sources: u64, change: RelationChanges) -> Self {
+        let (lists, directions) = match change.reversal {
+            Reversal::None => (self.lists, 1),
+            Reversal::Same => (self.lists, 2),
+            Reversal::Separate => (self.lists.saturating_add(sources), 2),
+        };
+        let loops = if change.changes.self_loops == SelfLoops::Add { self.lists } else { 0 };
+        let entries = self.entries.saturating_mul(directions).saturating_add(loops);
+        Self { lists, entries, ..self }
+    }
+}
+
 /// The known sizes of the output.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TypedSizes {
@@ -39,19 +55,21 @@ impl TypedSizes {
     fn estimate(&self, options: &ImportOptions) -> ImportEstimate {
         let (mut edges, mut disk, mut records, mut rows) = (0_u64, self.node_bytes, 0_u64, 0_u64);
         for sizes in &self.relations {
-            edges += sizes.entries;
-            disk += sizes.lists * 8 + sizes.entries * (4 + sizes.row_bytes);
+            edges = edges.saturating_add(sizes.entries);
+            disk = disk
+                .saturating_add(sizes.lists.saturating_mul(8))
+                .saturating_add(sizes.entries.saturating_mul(4 + sizes.row_bytes));
             let number_bytes = if sizes.row_bytes > 0 { NUMBER_BYTES } else { 0 };
-            records = records.max(sizes.entries * (RECORD_BYTES + number_bytes));
-            rows = rows.max(sizes.entries * sizes.temporary_row_bytes);
+            records = records.max(sizes.entries.saturating_mul(RECORD_BYTES + number_bytes));
+            rows = rows.max(sizes.entries.saturating_mul(sizes.temporary_row_bytes));
         }
         let in_memory = records <= options.memory / 2;
         ImportEstimate {
             nodes: Some(self.nodes),
             edges: Some(edges),
             disk,
-            temporary: rows + if in_memory { 0 } else { records },
-            memory: if in_memory { (2 * records).min(options.memory) } else { options.memory },
+            temporary: rows.saturating_add(if in_memory { 0 } else { records }),
+            memory: if in_memory { records.saturating_mul(2).min(options.memory) } else { options.memory },
             seconds: None,
         }
     }
@@ -108,17 +126,4 @@ pub(crate) fn finish(
     meta.name = request.name(meta.name);
     (request.watch.progress)(Progress { stage: "checks", done: 0, total: 1 });
     writer.finish(meta, &verify::directory)
-}
-
-/// Refuses changes of the edges, which no importer of typed graphs makes.
-pub(crate) fn refuse_changes(options: &ImportOptions) -> Result<(), GraphError> {
-    let given = [
-        ("symmetrise", options.symmetrise.is_some()),
-        ("dedup", options.deduplicate.is_some()),
-        ("self_loops", options.self_loops.is_some()),
-    ];
-    match given.into_iter().find(|(_, given)| *given) {
-        Some((option, _)) => Err(GraphError::usage(option, "not supported with typed graphs")),
-        None => Ok(()),
-    }
 }

@@ -88,9 +88,9 @@ impl EdgeRowSource {
 }
 
 fn failed(dataset: &Dataset, relation: Relation, error: GatherError) -> RuntimeError {
-    let file = match dataset.metagraph().is_named() {
-        true => dataset.directory_of_relation(relation).join("feat.npy"),
-        false => dataset.path().join("edge_feat.npy"),
-    };
-    RuntimeError::failed(error.to_string()).in_file(&file)
+    let failed = RuntimeError::failed(error.to_string());
+    match dataset.edge_rows(relation) {
+        Some(rows) => failed.in_file(rows.file),
+        None => failed,
+    }
 }

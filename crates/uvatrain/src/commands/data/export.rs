@@ -23,7 +23,7 @@ pub fn run(flags: &ExportFlags) -> anyhow::Result<()> {
     let mut back = format!("uvatrain import --from {} {} DIRECTORY", flags.to.name, shell::path(&flags.out));
     for option in to_import {
         back.push(' ');
-        back += option;
+        back += &option;
     }
     out::say(&format!(
         "{}: {} nodes, {} edges, in {}",

@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use uva_graph::csc;
-use uva_io::import::{self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, ImportWatch, TableColumns};
+use uva_io::import::{
+    self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, ImportWatch, Literals, Scoped, TableColumns,
+};
 
 use uva_runtime::spec::ByteSize;
 
 use crate::flags::data::{
-    EdgeListFlags, EdgeListIds, ImportFlags, ImportedFeatures, SelfLoopsFlag, ThirdColumnFlag,
+    EdgeListFlags, EdgeListIds, ImportFlags, ImportedFeatures, LiteralsFlag, ThirdColumnFlag,
 };
 use crate::signals::ending::clean_up_on_signals;
 use crate::ui::work::Work;
@@ -18,13 +19,9 @@ use crate::ui::{format, out, written};
 pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
     clean_up_on_signals()?;
     let options = ImportOptions {
-        symmetrise: flags.symmetrise,
-        deduplicate: flags.dedup,
-        self_loops: flags.self_loops.map(|choice| match choice {
-            SelfLoopsFlag::Keep => csc::SelfLoops::Keep,
-            SelfLoopsFlag::Add => csc::SelfLoops::Add,
-            SelfLoopsFlag::Remove => csc::SelfLoops::Remove,
-        }),
+        symmetrise: flags.symmetrise.clone(),
+        deduplicate: flags.dedup.clone(),
+        self_loops: flags.self_loops.clone(),
         name: flags.name.clone(),
         memory: flags.memory.bytes(),
         split: flags.split,
@@ -32,9 +29,17 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         edge_list: edge_list(&flags.edge_list),
         tables: TableColumns { node_id: flags.tables.node_id.clone(), label: flags.tables.label.clone() },
         variant: flags.variant.clone(),
-        reverse: flags.reverse,
-        regression: flags.regression,
-        float8: flags.feat_dtype.map(|ImportedFeatures::E4m3| Float8 { saturate: flags.saturate }),
+        reverse: flags.reverse.clone(),
+        regression: flags.regression.clone(),
+        float8: flags.feat_dtype.as_ref().map(|Scoped { value: ImportedFeatures::E4m3, only }| Scoped {
+            value: Float8 { saturate: flags.saturate },
+            only: only.clone(),
+        }),
+        literals: flags.literals.map(|choice| match choice {
+            LiteralsFlag::Keep => Literals::Keep,
+            LiteralsFlag::Drop => Literals::Drop,
+        }),
+        time: flags.time.clone(),
     };
     let start = Instant::now();
     let work = Work::new();

@@ -41,7 +41,7 @@ pub struct BatchFlags {
     pub number: u32,
 
     /// Training nodes instead of those of the split, as of `uvatrain run`
-    #[arg(long, value_name = "FILE", help_heading = "Batches", conflicts_with = "split")]
+    #[arg(long, value_name = "[TYPE=]FILE", help_heading = "Batches", conflicts_with = "split")]
     pub input_nodes: Option<PathBuf>,
 
     /// The options that batches depend on.

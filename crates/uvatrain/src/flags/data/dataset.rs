@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueEnum};
+use uva_graph::csc::SelfLoops;
 use uva_io::export::{self, EXPORTERS, Exporter};
-use uva_io::import::{self, IMPORTERS, Importer, Separator, SplitRule};
+use uva_io::import::{self, IMPORTERS, Importer, Scoped, Separator, SplitRule};
 
 use uva_runtime::spec::ByteSize;
 
@@ -38,25 +39,35 @@ pub struct ImportFlags {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Add the reverse of every edge [default: true for planetoid and gnn-npz; as ogb does for ogb; otherwise
-    /// false]
+    /// Add the reverse of every edge; of a typed graph, in the relations that have both ends in one type, or in the named
+    /// ones [default: true for planetoid and gnn-npz; as ogb does for ogb; otherwise false]
     #[arg(
         long,
         visible_alias = "symmetrize",
-        value_name = "BOOL",
+        value_name = "BOOL|RELATION,…",
+        value_parser = switch,
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "true"
     )]
-    pub symmetrise: Option<bool>,
+    pub symmetrise: Option<Scoped<bool>>,
 
-    /// Remove duplicate edges [default: true for planetoid and gnn-npz, otherwise false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub dedup: Option<bool>,
+    /// Remove duplicate edges; of a typed graph, in every relation, or in the named ones [default: true for planetoid and
+    /// gnn-npz, otherwise false]
+    #[arg(
+        long,
+        value_name = "BOOL|RELATION,…",
+        value_parser = switch,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub dedup: Option<Scoped<bool>>,
 
-    /// Treatment of self-loops [default: remove for planetoid and gnn-npz, add for igb, otherwise keep]
-    #[arg(long, value_enum)]
-    pub self_loops: Option<SelfLoopsFlag>,
+    /// Treatment of self-loops: keep, add (exactly one per node) or remove; of a typed graph, in the relations that have
+    /// both ends in one type, or in the named ones [default: remove for planetoid and gnn-npz, add for igb, otherwise keep]
+    #[arg(long, value_name = "CHANGE[=RELATION,…]", value_parser = self_loops)]
+    pub self_loops: Option<Scoped<SelfLoops>>,
 
     /// Memory for edges; more edges are sorted in a temporary file next to OUT, with the same result
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::from_bytes(import::DEFAULT_MEMORY))]
@@ -76,18 +87,43 @@ pub struct ImportFlags {
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
 
-    /// For nt and typed graphs of ogb: add the reverse of every relation [default: true for ogb, false for nt]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub reverse: Option<bool>,
+    /// For typed graphs of npy, ogb, graphbolt and nt: add the reverse of every relation, or of the named ones [default:
+    /// true for ogb, otherwise false]
+    #[arg(
+        long,
+        value_name = "BOOL|RELATION,…",
+        value_parser = switch,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub reverse: Option<Scoped<bool>>,
+
+    /// For nt: treatment of literals. keep makes them nodes, drop omits the triples that have one [default: keep]
+    #[arg(long, value_enum)]
+    pub literals: Option<LiteralsFlag>,
+
+    /// For typed graphs of ogb: times of nodes, from the files of this name, such as node_year
+    #[arg(long, value_name = "NAME")]
+    pub time: Option<String>,
 
     /// For npy, edgelist, graphbolt, csv and parquet: read labels as float32 regression targets, even if they are whole
-    /// numbers. npy does so by default for floats that are not whole numbers
-    #[arg(long)]
-    pub regression: bool,
+    /// numbers; of a typed graph, those of every node type, or of the named ones. npy does so by default for floats that
+    /// are not whole numbers
+    #[arg(
+        long,
+        value_name = "NODE_TYPE,…",
+        value_parser = switch,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub regression: Option<Scoped<bool>>,
 
-    /// Stored type of node features: e4m3, one byte per value, with values beyond ±448 clipped [default: as in the source]
-    #[arg(long, value_enum, value_name = "TYPE")]
-    pub feat_dtype: Option<ImportedFeatures>,
+    /// Stored type of node features: e4m3, one byte per value, with values beyond ±448 clipped; of a typed graph, for every
+    /// node type, or for the named ones [default: as in the source]
+    #[arg(long, value_name = "TYPE[=NODE_TYPE,…]", value_parser = feature_type)]
+    pub feat_dtype: Option<Scoped<ImportedFeatures>>,
 
     /// With --feat-dtype e4m3: accept any number of values beyond ±448, not only one in a thousand
     #[arg(long, requires = "feat_dtype")]
@@ -217,15 +253,13 @@ pub struct ExportFlags {
     pub gzip: bool,
 }
 
-/// The treatment of edges from a node to itself in `import`.
+/// What literals of N-Triples become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SelfLoopsFlag {
-    /// Keep
+pub enum LiteralsFlag {
+    /// Nodes
     Keep,
-    /// Exactly one per node
-    Add,
-    /// Remove
-    Remove,
+    /// Omitted, with their triples
+    Drop,
 }
 
 /// The options of `uvatrain info`.
@@ -258,6 +292,23 @@ fn split_rule(text: &str) -> Result<SplitRule, String> {
         let numbers = "expected shares above 0 with a sum of at most 1";
         format!("expected none, per-class, per-class:20,30, random, random:0.6,0.2 or random:0.6,0.2,0.2,SEED; {numbers}")
     })
+}
+
+/// `true`, `false`, or names. It cannot fail.
+fn switch(text: &str) -> Result<Scoped<bool>, String> {
+    Ok(Scoped::from_switch(text))
+}
+
+fn self_loops(text: &str) -> Result<Scoped<SelfLoops>, String> {
+    Scoped::from_text(text, SelfLoops::from_name).ok_or_else(|| {
+        "expected keep, add or remove, or one of them and names: add=paper__cites__paper".to_owned()
+    })
+}
+
+fn feature_type(text: &str) -> Result<Scoped<ImportedFeatures>, String> {
+    let named = |text: &str| ImportedFeatures::from_str(text, false).ok();
+    Scoped::from_text(text, named)
+        .ok_or_else(|| "expected e4m3, or e4m3 and names: e4m3=paper,author".to_owned())
 }
 
 fn separator(text: &str) -> Result<Separator, String> {

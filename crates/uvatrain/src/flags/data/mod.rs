@@ -12,7 +12,7 @@ use clap::Subcommand;
 
 pub use batch::BatchFlags;
 pub use dataset::{
-    EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, ImportedFeatures, InfoFlags, SelfLoopsFlag,
+    EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, ImportedFeatures, InfoFlags, LiteralsFlag,
     ThirdColumnFlag,
 };
 pub use generate::GenerateFlags;

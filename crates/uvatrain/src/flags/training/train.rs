@@ -41,8 +41,8 @@ pub struct TrainFlags {
     pub training: Declared<TrainingOptions>,
 
     /// Training nodes instead of those of the split: a .npy file of node ids (int64, int32) or of a bool for each node, or
-    /// text with one id per line
-    #[arg(long, value_name = "FILE", help_heading = "Batches", hide_short_help = true)]
+    /// text with one id per line; in a typed graph also TYPE=FILE
+    #[arg(long, value_name = "[TYPE=]FILE", help_heading = "Batches", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_nodes: Option<PathBuf>,
 

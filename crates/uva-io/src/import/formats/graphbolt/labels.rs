@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{GraphError, names};
 
+use crate::import::formats::npy::typed::ImportedLabels;
 use crate::import::reading::stream::ArrayStream;
 use crate::import::writing::output::{DatasetOutput, MarkedRows, next_classes, next_marks};
 
@@ -40,7 +40,9 @@ impl GraphboltLabels {
         match self {
             GraphboltLabels::Table(table) => output.labels(table, nodes, classes),
             GraphboltLabels::Absent => Ok(()),
-            GraphboltLabels::Collected(labels) => labels.write(output),
+            GraphboltLabels::Collected(labels) => {
+                labels.finish(&|line| output.note(line)).write(&output.path(names::LABELS))
+            }
         }
     }
 }
@@ -152,17 +154,17 @@ impl Collected {
         }
     }
 
-    fn write(self, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
-        let path = output.path(names::LABELS);
+    /// All of them. A line if no row marks more than one class.
+    pub(super) fn finish(self, note: &dyn Fn(&str)) -> ImportedLabels {
         match self.values {
-            Values::Classes(labels) => write_array(&path, NpyType::I64, &[], &labels),
+            Values::Classes(labels) => ImportedLabels::Single(labels),
             Values::Marks { columns, marks } => {
                 let mut rows = MarkedRows::new(columns);
                 rows.see(&marks);
                 if let Some(file) = self.files.last() {
-                    rows.say_one_hot(&|line| output.note(line), file);
+                    rows.say_one_hot(note, file);
                 }
-                write_array(&path, NpyType::U8, &[columns], &marks)
+                ImportedLabels::Multi { classes: columns, marks }
             }
         }
     }

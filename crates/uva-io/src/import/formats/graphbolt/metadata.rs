@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use uva_files::quote::{self, listed, shown};
-use uva_graph::GraphError;
+use uva_graph::{GraphError, Split};
 use uva_mem::files::{read_regular, without_byte_order_mark};
 
 use crate::import::reading::stream::ArrayStream;
@@ -22,63 +22,89 @@ const MOST_YAML: u64 = 4 << 20;
 #[derive(Debug, Deserialize)]
 pub(super) struct Metadata {
     pub(super) dataset_name: Option<String>,
-    graph: Option<Graph>,
+    pub(super) graph: Option<GraphMetadata>,
     graph_topology: Option<IgnoredAny>,
-    feature_data: Option<Vec<FeatureData>>,
-    tasks: Option<Vec<TaskMetadata>>,
+    pub(super) feature_data: Option<Vec<FeatureData>>,
+    pub(super) tasks: Option<Vec<TaskMetadata>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Graph {
-    nodes: Vec<NodesMetadata>,
-    edges: Vec<EdgesMetadata>,
+pub(super) struct GraphMetadata {
+    pub(super) nodes: Vec<NodesMetadata>,
+    pub(super) edges: Vec<EdgesMetadata>,
+    /// Values that GraphBolt samples by, in the order of the edges.
+    pub(super) feature_data: Option<Vec<FeatureData>>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct NodesMetadata {
-    r#type: Option<String>,
+    pub(super) r#type: Option<String>,
     pub(super) num: u64,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct EdgesMetadata {
-    r#type: Option<String>,
+    pub(super) r#type: Option<String>,
     pub(super) format: String,
     pub(super) path: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct FeatureData {
-    domain: String,
-    name: String,
-    format: String,
-    path: PathBuf,
+    pub(super) domain: String,
+    pub(super) r#type: Option<String>,
+    pub(super) name: String,
+    pub(super) format: String,
+    pub(super) path: PathBuf,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct TaskMetadata {
     pub(super) name: Option<String>,
     pub(super) num_classes: Option<u64>,
-    train_set: Option<Vec<Set>>,
-    validation_set: Option<Vec<Set>>,
-    test_set: Option<Vec<Set>>,
+    train_set: Option<Vec<SeedsMetadata>>,
+    validation_set: Option<Vec<SeedsMetadata>>,
+    test_set: Option<Vec<SeedsMetadata>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Set {
-    r#type: Option<String>,
-    data: Vec<SetData>,
+pub(super) struct SeedsMetadata {
+    pub(super) r#type: Option<String>,
+    pub(super) data: Vec<SetData>,
 }
 
 #[derive(Debug, Deserialize)]
-struct SetData {
-    name: Option<String>,
-    format: String,
-    path: PathBuf,
+pub(super) struct SetData {
+    pub(super) name: Option<String>,
+    pub(super) format: String,
+    pub(super) path: PathBuf,
+}
+
+impl SeedsMetadata {
+    /// The entry with one of these names. Older files don't name seeds and labels, but have them in this order.
+    pub(super) fn named(&self, names: &[&str], place: usize) -> Option<&SetData> {
+        let is_named = |data: &&SetData| data.name.as_deref().is_some_and(|name| names.contains(&name));
+        let unnamed = || self.data.get(place).filter(|data| data.name.is_none());
+        self.data.iter().find(is_named).or_else(unnamed)
+    }
+}
+
+impl TaskMetadata {
+    /// The sets, by the splits that they become.
+    pub(super) fn sets(&self) -> [(Split, &'static str, &[SeedsMetadata]); 3] {
+        fn of(sets: &Option<Vec<SeedsMetadata>>) -> &[SeedsMetadata] {
+            sets.as_deref().unwrap_or_default()
+        }
+        [
+            (Split::Train, "train_set", of(&self.train_set)),
+            (Split::Valid, "validation_set", of(&self.validation_set)),
+            (Split::Test, "test_set", of(&self.test_set)),
+        ]
+    }
 }
 
 /// Names of the seeds in a set.
-const SEEDS: [&str; 3] = ["seeds", "seed_nodes", "node_ids"];
+pub(super) const SEEDS: [&str; 3] = ["seeds", "seed_nodes", "node_ids"];
 
 /// Seeds, and their labels if they have any.
 pub(super) type SeedSet = (ArrayStream, Option<ArrayStream>);
@@ -99,11 +125,11 @@ fn leads_out(directory: &Path, path: &Path) -> io::Result<bool> {
     Ok(!directory.join(path).canonicalize()?.starts_with(directory.canonicalize()?))
 }
 
-/// The file, checked to have one node type and one edge type.
+/// The file, with its directory.
 #[derive(Debug)]
 pub(super) struct Described {
     pub(super) directory: PathBuf,
-    file: PathBuf,
+    pub(super) file: PathBuf,
     pub(super) metadata: Metadata,
     /// The entries of `feature_data` that were opened.
     read: RefCell<BTreeSet<usize>>,
@@ -134,17 +160,27 @@ impl Described {
         GraphError::invalid(&self.file, MetadataProblem::Content(message.into()))
     }
 
-    /// The numbers of nodes and edges, with one type each.
-    pub(super) fn graph(&self) -> Result<(&NodesMetadata, &EdgesMetadata), GraphError> {
-        let Some(graph) = &self.metadata.graph else {
-            return Err(self.wrong(match self.metadata.graph_topology {
+    /// Whether nodes or edges have several types.
+    pub(super) fn is_typed(&self) -> bool {
+        self.metadata.graph.as_ref().is_some_and(|graph| graph.nodes.len() > 1 || graph.edges.len() > 1)
+    }
+
+    /// The node types and relations.
+    pub(super) fn all_types(&self) -> Result<&GraphMetadata, GraphError> {
+        self.metadata.graph.as_ref().ok_or_else(|| {
+            self.wrong(match self.metadata.graph_topology {
                 Some(_) => {
                     "it is what GraphBolt has made of a dataset, with the graph as a PyTorch file: import the metadata.yaml \
                      that it was made of, one directory up"
                 }
                 None => "it has no graph",
-            }));
-        };
+            })
+        })
+    }
+
+    /// The numbers of nodes and edges, with one type each.
+    pub(super) fn graph(&self) -> Result<(&NodesMetadata, &EdgesMetadata), GraphError> {
+        let graph = self.all_types()?;
         let kinds = |kinds: Vec<Option<&str>>| listed(kinds.iter().map(|kind| kind.unwrap_or("(no name)")));
         match (graph.nodes.as_slice(), graph.edges.as_slice()) {
             ([nodes], [edges]) => Ok((nodes, edges)),
@@ -181,12 +217,8 @@ impl Described {
         let mut left: Vec<String> = (self.feature_data().filter(|(at, _)| !read.contains(at)))
             .map(|(_, data)| format!("feature_data {} of the domain {}", data.name, data.domain))
             .collect();
-        for (what, set) in [
-            ("train_set", &task.train_set),
-            ("validation_set", &task.validation_set),
-            ("test_set", &task.test_set),
-        ] {
-            let data = set.iter().flatten().flat_map(|set| &set.data).enumerate();
+        for (_, what, sets) in task.sets() {
+            let data = sets.iter().flat_map(|set| &set.data).enumerate();
             left.extend(data.filter_map(|(at, data)| match &data.name {
                 Some(name) if SEEDS.contains(&name.as_str()) || name == "labels" => None,
                 Some(name) => Some(format!("{name} of the {what}")),
@@ -240,38 +272,38 @@ impl Described {
 
     /// Seeds and labels of a task's sets: train, validation, test; nothing for a missing set.
     pub(super) fn sets(&self, task: &TaskMetadata) -> Result<[Option<SeedSet>; 3], GraphError> {
-        let set = |set: &Option<Vec<Set>>, what: &str| {
-            let data = match set.as_deref().unwrap_or_default() {
+        let set = |(_, what, sets): (Split, &str, &[SeedsMetadata])| {
+            let set = match sets {
                 [] => return Ok(None),
-                [set] => &set.data,
+                [set] => set,
                 sets => {
                     let names = listed(sets.iter().map(|set| set.r#type.as_deref().unwrap_or("(no name)")));
                     return Err(self.wrong(format!("{what} is of several types: {names}")));
                 }
             };
-            // Older files don't name seeds and labels, but have this order.
-            let named = |names: &[&str], place: usize| {
-                data.iter()
-                    .find(|data| data.name.as_deref().is_some_and(|name| names.contains(&name)))
-                    .or_else(|| data.get(place).filter(|data| data.name.is_none()))
-                    .map(|data| self.array(&data.format, &data.path))
-                    .transpose()
-            };
-            match named(&SEEDS, 0)? {
-                Some(seeds) => Ok(Some((seeds, named(&["labels"], 1)?))),
+            let open =
+                |data: Option<&SetData>| data.map(|data| self.array(&data.format, &data.path)).transpose();
+            match open(set.named(&SEEDS, 0))? {
+                Some(seeds) => Ok(Some((seeds, open(set.named(&["labels"], 1))?))),
                 None => Err(self.wrong(format!("{what} has no seeds"))),
             }
         };
-        Ok([
-            set(&task.train_set, "train_set")?,
-            set(&task.validation_set, "validation_set")?,
-            set(&task.test_set, "test_set")?,
-        ])
+        let [train, valid, test] = task.sets();
+        Ok([set(train)?, set(valid)?, set(test)?])
     }
 
-    fn array(&self, format: &str, path: &Path) -> Result<ArrayStream, GraphError> {
+    /// An array that a stream reads.
+    pub(super) fn array(&self, format: &str, path: &Path) -> Result<ArrayStream, GraphError> {
+        ArrayStream::open(&self.array_file(format, path)?)
+    }
+
+    /// The file of an array.
+    ///
+    /// # Errors
+    /// If it has another format than `.npy`, or lies outside of the directory.
+    pub(super) fn array_file(&self, format: &str, path: &Path) -> Result<PathBuf, GraphError> {
         match format {
-            "numpy" => ArrayStream::open(&self.inside(path)?),
+            "numpy" => self.inside(path),
             "torch" => Err(self.wrong(format!(
                 "{} is a PyTorch file, which may contain code and is not supported: save it with numpy.save, and set format: numpy",
                 shown(path.as_os_str().as_encoded_bytes())

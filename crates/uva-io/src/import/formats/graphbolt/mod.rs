@@ -5,9 +5,13 @@
 //! `source,destination` without a header. An edge feature called `weight` is the edges' weight, and one called `feat`,
 //! `edge_attr` or `edge_feat` their features. `orig_id` and `node_id` of nodes are kept, and so are an adjacent
 //! `meta.json` and `node_names.txt`. Other `feature_data` is not read, which is reported.
+//!
+//! With several types of nodes or edges, or an adjacent `meta.json` of format 2, the graph is typed ([`typed`]).
 
 mod labels;
 mod metadata;
+mod seeds;
+pub(crate) mod typed;
 
 use std::path::PathBuf;
 
@@ -18,13 +22,14 @@ use uva_graph::{ElementType, GraphError, Meta, Progress, names};
 
 use self::labels::{Collected, GraphboltLabels};
 use self::metadata::{Described, EdgesMetadata};
+use self::seeds::seed_ids;
 use super::npy::names_of_nodes;
 use crate::import::importer::{Importer, SourceKind};
 use crate::import::options::{Extra, refuse_changes_of_weighted};
+use crate::import::reading::edge_lines;
 use crate::import::reading::features::feature_type;
 use crate::import::reading::nodes::{NodeRange, end_in_rows};
 use crate::import::reading::stream::ArrayStream;
-use crate::import::reading::text::{LineError, each_line, integer};
 use crate::import::reading::values::fits_float32;
 use crate::import::request::ImportRequest;
 use crate::import::writing::numbering;
@@ -42,7 +47,7 @@ pub(crate) const IMPORTER: Importer = Importer {
     name: "graphbolt",
     help: "A directory with the metadata.yaml of a DGL GraphBolt OnDiskDataset",
     source: SourceKind::Either("a directory with metadata.yaml, or that file"),
-    takes: &[Extra::Variant, Extra::Regression],
+    takes: &[Extra::Variant, Extra::Regression, Extra::Reverse],
     import,
 };
 
@@ -52,6 +57,9 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let described = Described::read(request.source)?;
     let beside = described.directory.join(uva_graph::meta::FILE_NAME).exists();
     let mut meta = Meta::read(&described.directory)?;
+    if described.is_typed() || meta.typed.is_some() {
+        return typed::import(request, &described, meta);
+    }
     let (nodes, edges) = described.graph()?;
     let nodes = nodes.num;
     let edges = EdgeFile::open(&described, edges)?;
@@ -75,7 +83,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let node_names = names_of_nodes(&described.directory, nodes)?;
     let task = described.task(request.options.variant.as_deref())?;
     let classes = task.num_classes.or(meta.classes);
-    let regression = request.options.regression;
+    let regression = request.options.is_regression();
     let (splits, of_sets) = splits(&described, task, nodes, classes, regression)?;
     let labels = match (described.feature("node", &LABELS)?, of_sets) {
         (None, _) if regression => {
@@ -236,21 +244,9 @@ impl EdgeFile {
         };
         match self {
             EdgeFile::Text(path) => {
-                each_line(&path, &|position| request.watch.at("edges", position), |_, text| {
-                    if text.is_empty() {
-                        return Ok(());
-                    }
-                    let end = |text: &[u8], end: &str| match integer(text.trim_ascii()) {
-                        Some(id) if nodes.has(id) => Ok(id.cast_unsigned()),
-                        Some(id) => Err(LineError::Line(format!("its {end} is {id}, {nodes}"))),
-                        None => Err(LineError::Line("expected source,destination".to_owned())),
-                    };
-                    let Some(comma) = memchr::memchr(b',', text) else {
-                        return Err(LineError::Line("expected source,destination".to_owned()));
-                    };
-                    let (source, destination) =
-                        (end(&text[..comma], "source")?, end(&text[comma + 1..], "destination")?);
-                    lists.push(source, destination, weight()?).map_err(Into::into)
+                let report = |position| request.watch.at("edges", position);
+                edge_lines::each_edge(&path, &report, [nodes, nodes], |source, destination| {
+                    lists.push(source, destination, weight()?)
                 })?;
                 match &weights {
                     Some(weights) if weights.position() < weights.len() || ready.len() > 0 => {
@@ -295,18 +291,7 @@ fn splits(
     let mut labels: Option<Collected> = None;
     for (split, set) in splits.iter_mut().zip(described.sets(task)?) {
         let Some((mut seeds, set_labels)) = set else { continue };
-        if seeds.shape().len() != 1 {
-            return Err(seeds.wrong_shape("[seeds]: nodes; pairs of nodes are another task than this"));
-        }
-        *split = seeds.all_integers()?;
-        let ids = NodeRange::new(nodes, format!("metadata.yaml has num: {nodes}"));
-        seeds.check_ids(split, &ids, |seed| format!("seed {seed}"))?;
-        let mut sorted = split.clone();
-        sorted.sort_unstable();
-        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            let last = split.iter().rposition(|&id| id == twice[0]).unwrap_or(0);
-            return Err(seeds.wrong_entry(split.len() - last, twice[0], "named twice in one set"));
-        }
+        *split = seed_ids(&mut seeds, nodes)?;
         let Some(of_set) = set_labels.filter(|_| !regression) else { continue };
         let columns = of_set.shape().get(1).copied().unwrap_or(1);
         labels.get_or_insert_with(|| Collected::new(nodes, columns)).add(of_set, Some(split), classes)?;

@@ -22,7 +22,7 @@ mod edges;
 mod elements;
 mod problem;
 mod source;
-mod typed;
+pub(super) mod typed;
 
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ pub(crate) const IMPORTER: Importer = Importer {
         "a directory of .npy files: indptr and indices, edge_index, or src and dst; feat; train_idx, valid_idx, \
          test_idx",
     ),
-    takes: &[Extra::Regression],
+    takes: &[Extra::Regression, Extra::Reverse],
     import,
 };
 
@@ -106,7 +106,7 @@ impl NpyArrays {
         let source = SourceArrays::new(directory)?;
         let features = source.features()?;
         let nodes = features.array.shape()[0];
-        let labels = source.labels(nodes, request.options.regression, request.watch)?;
+        let labels = source.labels(nodes, request.options.is_regression(), request.watch)?;
         let splits = source.splits(nodes, request.options.split.is_some())?;
         let original_ids =
             source.optional(&["orig_id"])?.map(|array| source.ids_of_nodes(&array, nodes)).transpose()?;

@@ -1,11 +1,12 @@
 //! The arrays of a source directory.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use uva_graph::csc::Changes;
 use uva_graph::npy::{NpyArray, NpyType, write_array};
+use uva_graph::typed_meta::{NodeTypeMeta, RelationMeta};
 use uva_graph::{ElementType, GraphError, Meta, feature_element, label_columns, verify};
 
 use super::edges::Edges;
@@ -13,15 +14,25 @@ use super::elements::{are_targets, floats, integers, marks};
 use super::problem::ImportProblem;
 use crate::import::options::refuse_changes_of_weighted;
 use crate::import::reading::features::{FeatureSource, feature_type};
-use crate::import::reading::values;
+use crate::import::reading::{unread_parts, values};
 use crate::import::request::ImportWatch;
 use crate::import::writing::output::{
     CHUNK, DatasetOutput, FeaturesOf, MarkedRows, narrowed_targets, no_labels,
 };
 
-/// The source directory.
-pub(super) struct SourceArrays {
+/// Where arrays are, by name.
+pub(crate) enum ArrayFiles {
+    /// `NAME.npy` in the source's directory.
+    Directory,
+    /// Any file. All of them have to be there.
+    Listed(BTreeMap<String, PathBuf>),
+}
+
+/// Arrays of a source directory, or of one node type or relation.
+pub(crate) struct SourceArrays {
+    /// The directory; of listed files, the place for messages.
     pub(super) directory: PathBuf,
+    files: ArrayFiles,
     pub(super) meta: Meta,
     /// Names of the files that were opened.
     pub(super) read: RefCell<BTreeSet<String>>,
@@ -31,14 +42,37 @@ impl SourceArrays {
     pub(super) fn new(directory: &Path) -> Result<SourceArrays, GraphError> {
         let meta = Meta::read(directory)?;
         meta.check_format_1(directory)?;
-        Ok(SourceArrays { directory: directory.to_owned(), meta, read: RefCell::default() })
+        Ok(Self::of(directory.to_owned(), ArrayFiles::Directory, meta))
+    }
+
+    /// The arrays of a node type, with its entry in `meta.json`.
+    pub(crate) fn of_type(directory: PathBuf, files: ArrayFiles, entry: &NodeTypeMeta) -> SourceArrays {
+        let (feat_dtype, classes) = (entry.feat_dtype.clone(), entry.classes);
+        Self::of(directory, files, Meta { feat_dtype, classes, ..Meta::default() })
+    }
+
+    /// The arrays of a relation, with its entry in `meta.json`.
+    pub(crate) fn of_relation(directory: PathBuf, files: ArrayFiles, entry: &RelationMeta) -> SourceArrays {
+        let edge_feat_dtype = entry.feat_dtype.clone();
+        Self::of(directory, files, Meta { edge_feat_dtype, ..Meta::default() })
+    }
+
+    fn of(directory: PathBuf, files: ArrayFiles, meta: Meta) -> SourceArrays {
+        SourceArrays { directory, files, meta, read: RefCell::default() }
     }
 
     pub(super) fn optional(&self, names: &[&str]) -> Result<Option<NpyArray>, GraphError> {
         for name in names {
-            let path = self.directory.join(format!("{name}.npy"));
+            let (path, is_listed) = match &self.files {
+                ArrayFiles::Directory => (self.directory.join(format!("{name}.npy")), false),
+                ArrayFiles::Listed(files) => match files.get(*name) {
+                    Some(path) => (path.clone(), true),
+                    None => continue,
+                },
+            };
             match NpyArray::open(&path) {
-                Err(GraphError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(GraphError::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound && !is_listed => {}
                 found => {
                     self.read.borrow_mut().insert(format!("{name}.npy"));
                     return found.map(Some);
@@ -46,6 +80,35 @@ impl SourceArrays {
             }
         }
         Ok(None)
+    }
+
+    /// An optional array of integers [`rows`], whose file would be `name` in a directory.
+    pub(super) fn optional_column(&self, name: &str, rows: usize) -> Result<Option<NpyArray>, GraphError> {
+        let Some(array) = self.optional(&[name.trim_end_matches(".npy")])? else { return Ok(None) };
+        if array.shape() != [rows] {
+            return Err(array.wrong_shape(format!("[{rows}]")));
+        }
+        if !values::is_integer(array.kind()) {
+            return Err(array.wrong_type("an integer type"));
+        }
+        Ok(Some(array))
+    }
+
+    /// The arrays that were not opened, by the names of their files in a directory.
+    pub(super) fn unread(&self) -> Result<Vec<(String, PathBuf)>, GraphError> {
+        let read = self.read.borrow();
+        let is_read = |name: &str| read.contains(name);
+        match &self.files {
+            ArrayFiles::Directory if !self.directory.is_dir() => Ok(Vec::new()),
+            ArrayFiles::Directory => {
+                let files = unread_parts::files(&self.directory, ".npy", is_read)?;
+                Ok(files.into_iter().map(|name| (name.clone(), self.directory.join(name))).collect())
+            }
+            ArrayFiles::Listed(files) => {
+                let files = files.iter().map(|(name, path)| (format!("{name}.npy"), path.clone()));
+                Ok(files.filter(|(name, _)| !is_read(name)).collect())
+            }
+        }
     }
 
     pub(super) fn required(&self, what: &str, names: &[&str]) -> Result<NpyArray, GraphError> {
@@ -309,7 +372,8 @@ impl FeatureArray {
     }
 }
 
-pub(super) enum ImportedLabels {
+/// Labels, checked.
+pub(crate) enum ImportedLabels {
     Single(Vec<i64>),
     Multi {
         classes: usize,
@@ -334,7 +398,7 @@ impl ImportedLabels {
         }
     }
 
-    pub(super) fn write(&self, path: &Path) -> Result<(), GraphError> {
+    pub(crate) fn write(&self, path: &Path) -> Result<(), GraphError> {
         match self {
             ImportedLabels::Absent => Ok(()),
             ImportedLabels::Regression { columns, values } => {

@@ -38,7 +38,7 @@ pub(crate) const IMPORTER: Importer = Importer {
     name: "ogb",
     help: "A dataset unpacked by the Open Graph Benchmark's package: the directory with raw and split",
     source: SourceKind::Directory("the directory that OGB's package unpacks, with raw and split in it"),
-    takes: &[Extra::Variant, Extra::Reverse],
+    takes: &[Extra::Variant, Extra::Reverse, Extra::Time],
     import,
 };
 
@@ -49,8 +49,8 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     }
     let directory = request.source.file_name().map(|name| name.to_string_lossy().replace('_', "-"));
     let known = ADDS_INVERSE.iter().find(|(name, _)| Some(*name) == directory.as_deref());
-    let symmetrise = match (request.options.symmetrise, known) {
-        (Some(said), _) => said,
+    let symmetrise = match (request.options.symmetrise.as_ref(), known) {
+        (Some(said), _) => said.value,
         (None, Some((_, adds))) => *adds,
         (None, None) => {
             let names = ADDS_INVERSE.map(|(name, _)| name.replace('-', "_")).join(", ");
@@ -62,12 +62,6 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
             return Err(GraphError::usage("symmetrise", message));
         }
     };
-    if request.options.reverse.is_some() {
-        return Err(GraphError::usage(
-            "reverse",
-            "only valid for typed graphs: `symmetrise` adds reverse edges",
-        ));
-    }
     let changes = Changes { symmetrise, ..request.options.changes(Changes::NONE) };
     let raw: Box<dyn Raw> = if request.file("raw/data.npz").exists() {
         Box::new(npz::Npz::open(request)?)

@@ -6,24 +6,29 @@
 //! | `raw/triplet-type-list.csv.gz` | source, name and destination of a relation in each line |
 //! | `raw/relations/S___R___D/edge.csv.gz`, `num-edge-list.csv.gz` | the edges, and their number |
 //! | `raw/node-feat/T/node-feat.csv.gz`, `raw/node-label/T/node-label.csv.gz` | as in a graph of one type |
+//! | `raw/node-feat/T/NAME.csv.gz` | times, if `time=NAME` |
 //! | `split/SCHEME/T/train.csv.gz`, … | node ids, a line each |
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use uva_graph::csc::Changes;
 use uva_graph::npy::{NpyType, write_array};
+use uva_graph::typed_meta::{NodeTypeMeta, RelationMeta};
 use uva_graph::{ElementType, GraphError, Meta, NodeType, Relation, Split, names};
 
 use super::csv::{columns, feature_rows, label_rows, push_edges};
 use super::raw::{OgbProblem, count, ids_of};
 use super::splits::{scheme, split_ids};
+use crate::import::options::Float8;
 use crate::import::reading::features::{FeatureSource, FeatureWriter};
-use crate::import::reading::text::{LineError, each_line};
+use crate::import::reading::text::{LineError, each_line, integer};
 use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 use crate::import::writing::type_names::TypeNames;
+use crate::import::writing::typed_changes::{ReverseRule, TypedChanges};
 use crate::import::writing::typed_output::{self, RelationSizes, TypedSizes};
-use crate::typed::{EdgeColumns, GraphPlan, RelationPlan, Reversal, TypedWriter};
+use crate::typed::{EdgeColumns, GraphPlan, RelationPlan, TypedWriter};
 
 /// The list of relations, which only typed graphs have.
 pub(super) const RELATIONS: &str = "raw/triplet-type-list.csv.gz";
@@ -39,6 +44,8 @@ struct OgbType {
     features: Option<PathBuf>,
     columns: usize,
     labels: Option<PathBuf>,
+    /// The file with the time of each node.
+    times: Option<PathBuf>,
 }
 
 /// A relation.
@@ -51,55 +58,36 @@ struct OgbRelation {
 
 /// Imports a typed graph. Reverse edges are added as OGB's and DGL's scripts do, unless the options say otherwise.
 pub(super) fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
-    typed_output::refuse_changes(request.options)?;
     let types = types(request)?;
     let relations = relations(request, &types)?;
-    let adds_reverse = request.options.reverse.unwrap_or(true);
-    let reversal = |relation: &OgbRelation| match (adds_reverse, relation.names[0] == relation.names[2]) {
-        (false, _) => Reversal::None,
-        (true, true) => Reversal::Same,
-        (true, false) => Reversal::Separate,
-    };
-    let mut sizes = TypedSizes { nodes: types.iter().map(|of| of.nodes).sum(), ..TypedSizes::default() };
     let mut type_names = TypeNames::default();
-    let mut nodes = Vec::new();
-    for OgbType { name, nodes: count, features, columns, labels } in &types {
-        let mut entry = GraphPlan::node_type(type_names.name("type", name), *count);
-        if entry.name != *name {
-            (request.watch.note)(&format!("node type {name} becomes {}", entry.name));
-            entry.other.insert("source_name".to_owned(), json!(name));
-        }
-        let element = if request.options.float8.is_some() { ElementType::E4m3 } else { ElementType::F32 };
-        entry.feat_dtype = features.as_ref().map(|_| element.name().to_owned());
-        sizes.node_bytes += count * (features.as_ref().map_or(0, |_| 4 * *columns as u64));
-        sizes.node_bytes += labels.as_ref().map_or(0, |_| 16 * count);
-        nodes.push(entry);
-    }
+    let note = request.watch.note;
+    let mut nodes: Vec<NodeTypeMeta> =
+        types.iter().map(|of| type_names.node_type(&of.name, of.nodes, note)).collect();
     let renamed = |name: &str| {
         let at = types.iter().position(|of| of.name == name).unwrap_or(0);
-        nodes[at].name.clone()
+        nodes[at].name.as_str()
     };
+    let edges = relations.iter().map(|OgbRelation { names: [source, name, destination], .. }| {
+        type_names.relation([renamed(source), name, renamed(destination)], note)
+    });
+    let edges: Vec<RelationMeta> = edges.collect();
+    let changes = TypedChanges::of(request.options, &nodes, &edges, ReverseRule::ByDefault)?;
+    let mut sizes = TypedSizes::default();
+    for ((of, entry), float8) in types.iter().zip(&mut nodes).zip(&changes.float8) {
+        let element = if float8.is_some() { ElementType::E4m3 } else { ElementType::F32 };
+        entry.feat_dtype = of.features.as_ref().map(|_| element.name().to_owned());
+        let row_bytes = of.features.as_ref().map_or(0, |_| 4 * of.columns as u64);
+        let row_bytes = row_bytes + of.labels.as_ref().map_or(0, |_| 16) + of.times.as_ref().map_or(0, |_| 8);
+        sizes.nodes = sizes.nodes.saturating_add(of.nodes);
+        sizes.node_bytes = sizes.node_bytes.saturating_add(of.nodes.saturating_mul(row_bytes));
+    }
     let mut planned = Vec::new();
-    for relation in &relations {
-        let [source, name, destination] = &relation.names;
-        let new = type_names.name(&format!("{source} {destination}"), name);
-        let reversal = reversal(relation);
-        let mut plan = RelationPlan::new([&renamed(source), &new, &renamed(destination)], reversal);
-        if new != *name {
-            (request.watch.note)(&format!("relation {name} becomes {new}"));
-            plan.meta.other.insert("source_name".to_owned(), json!(name));
-        }
-        let (lists, directions) = match reversal {
-            Reversal::None => (relation.ends[1], 1),
-            Reversal::Same => (relation.ends[1], 2),
-            Reversal::Separate => (relation.ends[0] + relation.ends[1], 2),
-        };
-        sizes.relations.push(RelationSizes {
-            lists,
-            entries: directions * relation.count,
-            ..RelationSizes::default()
-        });
-        planned.push(plan);
+    for ((relation, meta), change) in relations.iter().zip(edges).zip(&changes.relations) {
+        let [sources, lists] = relation.ends;
+        let of_relation = RelationSizes { lists, entries: relation.count, ..RelationSizes::default() };
+        sizes.relations.push(of_relation.changed(sources, *change));
+        planned.push(RelationPlan { meta, reversal: change.reversal });
     }
     let (scheme, splits) = splits(request, &types)?;
     let with_splits: Vec<usize> =
@@ -114,10 +102,11 @@ pub(super) fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let plan = GraphPlan { nodes, relations: planned, target };
     let mut writer = typed_output::begin(request, plan, &sizes)?;
     for (number, of) in (0..).zip(&types) {
-        write_nodes(request, &writer, NodeType(number), of, &splits[usize::from(number)])?;
+        let (splits, float8) = (&splits[usize::from(number)], changes.float8[usize::from(number)]);
+        write_nodes(request, &writer, NodeType(number), of, (splits, float8))?;
     }
-    for (number, relation) in (0..).zip(&relations) {
-        write_edges(request, &mut writer, Relation(number), relation)?;
+    for ((number, relation), change) in (0..).zip(&relations).zip(&changes.relations) {
+        write_edges(request, &mut writer, Relation(number), relation, change.changes)?;
     }
     let mut meta = Meta::default();
     meta.other.insert("source".to_owned(), json!("ogb"));
@@ -136,6 +125,17 @@ fn fields(path: &Path) -> Result<Vec<Vec<String>>, GraphError> {
     Ok(lines)
 }
 
+/// The time of each node, a line each.
+fn times(path: &Path) -> Result<Vec<i64>, GraphError> {
+    let mut times = Vec::new();
+    each_line(path, &|_| {}, |_, text| {
+        let time = integer(text.trim_ascii());
+        times.push(time.ok_or_else(|| LineError::Line("a time has to be an integer".to_owned()))?);
+        Ok(())
+    })?;
+    Ok(times)
+}
+
 fn types(request: &ImportRequest<'_>) -> Result<Vec<OgbType>, GraphError> {
     let path = request.file(TYPES);
     let lines = fields(&path)?;
@@ -143,6 +143,7 @@ fn types(request: &ImportRequest<'_>) -> Result<Vec<OgbType>, GraphError> {
         GraphError::invalid(&path, OgbProblem::Count { what: "lines", found: found as u64, needed: 2 })
     };
     let [type_names, counts] = &lines[..] else { return Err(wrong(lines.len())) };
+    let time_file = request.options.time.as_ref().map(|name| format!("{name}.csv.gz"));
     let mut types = Vec::new();
     for (name, count) in type_names.iter().zip(counts) {
         let nodes = count.parse().map_err(|_| {
@@ -153,6 +154,7 @@ fn types(request: &ImportRequest<'_>) -> Result<Vec<OgbType>, GraphError> {
         if directory.is_dir() {
             let left = unread_parts::files(&directory, ".csv.gz", |file| {
                 ["node-feat.csv.gz", "num-node-list.csv.gz"].contains(&file)
+                    || time_file.as_deref() == Some(file)
             })?;
             unread_parts::say(request.watch.note, &directory, &left);
         }
@@ -160,7 +162,12 @@ fn types(request: &ImportRequest<'_>) -> Result<Vec<OgbType>, GraphError> {
             [of("raw/node-feat", "node-feat.csv.gz"), of("raw/node-label", "node-label.csv.gz")]
                 .map(|path| path.is_file().then_some(path));
         let columns = features.as_deref().map_or(Ok(0), columns)?;
-        types.push(OgbType { name: name.clone(), nodes, features, columns, labels });
+        let times = time_file.as_ref().map(|file| directory.join(file)).filter(|path| path.is_file());
+        types.push(OgbType { name: name.clone(), nodes, features, columns, labels, times });
+    }
+    if let Some(file) = time_file.filter(|_| types.iter().all(|of| of.times.is_none())) {
+        let message = format!("no node type has the file {file} in raw/node-feat");
+        return Err(GraphError::usage("time", message));
     }
     Ok(types)
 }
@@ -210,7 +217,7 @@ fn write_nodes(
     writer: &TypedWriter,
     node_type: NodeType,
     of: &OgbType,
-    splits: &TypeSplits,
+    (splits, float8): (&TypeSplits, Option<Float8>),
 ) -> Result<(), GraphError> {
     let file = |name: &str| writer.node_file(node_type, name);
     let check = |path: &Path, rows: u64| match rows == of.nodes {
@@ -224,6 +231,11 @@ fn write_nodes(
         let rows = label_rows(path, columns(path)?, &file(names::LABELS), request.watch.note)?;
         check(path, rows)?;
     }
+    if let Some(path) = &of.times {
+        let times = times(path)?;
+        check(path, times.len() as u64)?;
+        write_array(&file(names::TIMES), NpyType::I64, &[], &times)?;
+    }
     for (split, ids) in Split::ALL.into_iter().zip(splits) {
         if let Some(ids) = ids {
             write_array(&file(split.file_name()), NpyType::I64, &[], ids)?;
@@ -231,7 +243,7 @@ fn write_nodes(
     }
     if let Some(path) = &of.features {
         let source = FeatureSource { place: path.clone(), data_offset: None };
-        let (kind, float8) = ((NpyType::F32, None), request.options.float8);
+        let kind = (NpyType::F32, None);
         let mut features = FeatureWriter::create(&file(names::FEATURES), source, kind, of.columns, float8)?;
         let (rows, rounded) = feature_rows(path, of.columns, &mut features, request.watch)?;
         check(path, rows)?;
@@ -251,10 +263,11 @@ fn write_edges(
     writer: &mut TypedWriter,
     relation: Relation,
     of: &OgbRelation,
+    changes: Changes,
 ) -> Result<(), GraphError> {
     let table = EdgeColumns::default();
     let ends = of.ends.map(ids_of);
-    writer.relation(relation, &table, request.watch.progress, &mut |lists| {
+    writer.relation_with(relation, changes, &table, request.watch.progress, &mut |lists| {
         let found = push_edges(&of.edges, lists, &ends, request.watch)?;
         match found == of.count {
             true => Ok(()),

@@ -67,7 +67,7 @@ pub(super) fn import(
     output.finish_lists(lists)?;
     numbering.write(&output)?;
     let (element, class_names) = match &nodes {
-        Some(nodes) => nodes.write(&output, request.options.regression)?,
+        Some(nodes) => nodes.write(&output, request.options.is_regression())?,
         None => {
             output.splits(&[[]; 3])?;
             (output.constant_features(numbering.nodes())?, None)
