@@ -267,11 +267,10 @@ impl Draft {
         let plan = plan.with_caches(contents.caches().clone());
         observer.note(&format!("caches: {}", summary(&cache_plan)));
         if (rows_only || plan.backend.device_slots().is_none()) && plan.caches.are_there() {
-            observer.note(match plan.options.features {
-                Features::Disk => "the caches are in host memory, where a hit of a row saves a read from disk",
-                Features::Auto | Features::Memory => {
-                    "the caches are in host memory, where a hit saves no time: they show the hits of caches on a GPU"
-                }
+            observer.note(if plan.options.features == Features::Disk {
+                "the caches are in host memory, where a hit of a row saves a read from disk"
+            } else {
+                "the caches are in host memory, where a hit saves no time: they show the hits of caches on a GPU"
             });
         }
         Ok(PreparedRun { dataset, plan, contents, cache_plan: Some(cache_plan) })

@@ -100,7 +100,7 @@ fn check(dataset: &TypedDataset, options: &LoaderOptions, batch: &Batch) {
             let found = batch.edge_attr_of(layer, relation);
             let table = dataset.edge_rows(relation).filter(|_| options.edge_attr);
             assert_eq!(found.is_some(), table.is_some());
-            let Some((found, EdgeRows { table, row_of })) = found.zip(table) else { continue };
+            let Some((found, EdgeRows { table, row_of, .. })) = found.zip(table) else { continue };
             let edges = batch.block_of(layer, relation).edge_ids;
             assert_eq!((found.rows, found.dim, found.element), (edges.len(), table.dim, table.element));
             for (row, &edge) in found.bytes.chunks_exact(table.row_bytes()).zip(edges) {

@@ -1,11 +1,13 @@
-//! The choice of a run's tree of rows.
+//! The choice of a run's tree of rows, and what a cache adds to it.
 
 use uva_batch::{Aggregation, BatchLayout};
+use uva_graph::Dataset;
 use uva_rows::kept_row_bytes;
 
 use super::tree::{RowCacheKind, RowTree};
 use crate::LoaderOptions;
 use crate::backend::{CudaBackend, GatherChoice};
+use crate::machine::memory::MemoryKind;
 use crate::options::Prepare;
 use crate::options::reader::{DiskReader, Features};
 use crate::plan::RunPlan;
@@ -50,6 +52,20 @@ impl RowTree {
     pub fn aside(plan: &RunPlan) -> Self {
         shaped(&plan.layout, table(plan).in_place())
     }
+}
+
+/// Bytes of GPU memory for a cache of rows in addition to the rows and the map: for the rows or partial sums of each
+/// batch from the CPU.
+#[must_use]
+pub fn bytes_beside_gpu_cache(dataset: &Dataset, plan: &RunPlan) -> u64 {
+    let with_cache = Caches { rows: 1, ..Caches::default() };
+    let of = |caches: Caches| {
+        let plan = plan.clone().with_caches(caches);
+        let lines = RowTree::of(&plan).memory(dataset, &plan);
+        let on_gpu = lines.iter().filter(|line| line.kind == MemoryKind::Device);
+        on_gpu.fold(0, |sum: u64, line| sum.saturating_add(line.bytes))
+    };
+    of(with_cache).saturating_sub(of(Caches::default()))
 }
 
 /// The table, or the tables into which rows are divided, as they are stored.

@@ -1,11 +1,18 @@
-//! The origin of the rows of a run's batches, as data.
+//! The origin of the rows of a run's batches, as data: its branches, their properties and their memory.
 
 use std::fmt;
 
+use uva_cuda::memory::PinPages;
+use uva_graph::Dataset;
 use uva_rows::cache::eviction::Eviction;
+use uva_rows::cache::map_bytes;
+use uva_rows::kept_row_bytes;
 
+use super::buffers::{begun_room, spliced_room, training_bytes, upload_room};
 use crate::control::aggregate_counts::SumsMade;
+use crate::machine::memory::{MemoryHolder, MemoryKind, MemoryLine};
 use crate::options::reader::DiskReader;
+use crate::plan::RunPlan;
 
 /// The origin of the rows of a run's batches. A leaf is a place from which rows are read. A branch is an operation on
 /// the rows of the tree below it, before they reach a feature slot. The tree of a run is [chosen](Self::of) from its
@@ -169,6 +176,82 @@ impl RowTree {
         }
     }
 
+    /// The memory for rows in the run of this plan, which has this tree: files, tables, and buffers before the slots.
+    /// The rows of a cache are not included.
+    #[must_use]
+    pub fn memory(&self, dataset: &Dataset, plan: &RunPlan) -> Vec<MemoryLine> {
+        let line = MemoryLine::new;
+        let table = dataset.feature_rows().map_or(0, |table| table.bytes.len() as u64);
+        let of_slots = |bytes: usize| (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
+        let with = |of: &Self, lines: Vec<MemoryLine>| [of.memory(dataset, plan), lines].concat();
+        let lines = match self {
+            Self::Mapped => vec![MemoryLine::once("file of the features", MemoryKind::Mapped, table)],
+            Self::Copied => {
+                let file = MemoryLine::once("file of the features", MemoryKind::Mapped, table);
+                vec![file, line("copy of the features", MemoryKind::Host, table)]
+            }
+            Self::File(_) | Self::Remote | Self::Direct => Vec::new(),
+            Self::Pinned => vec![pinned(plan, "feature table", table)],
+            Self::Device => vec![line("feature table", MemoryKind::Device, table)],
+            Self::Tables(_, of) if plan.layout.reads_rows_by_id() => {
+                let rows = dataset.metagraph().types().filter_map(|of| dataset.rows(of));
+                let bytes = rows.map(|table| table.bytes.len() as u64).sum();
+                match **of {
+                    Self::Pinned => vec![pinned(plan, "feature tables", bytes)],
+                    Self::Device => vec![line("feature tables", MemoryKind::Device, bytes)],
+                    _ => vec![MemoryLine::once("files of the features", MemoryKind::Mapped, bytes)],
+                }
+            }
+            Self::Tables(_, of) => match **of {
+                Self::Mapped => {
+                    vec![MemoryLine::once(
+                        "files of the hops",
+                        MemoryKind::Mapped,
+                        training_bytes(dataset, plan),
+                    )]
+                }
+                Self::Device => {
+                    vec![line("training rows", MemoryKind::Device, training_bytes(dataset, plan))]
+                }
+                _ => Vec::new(),
+            },
+            // Rows of the other splits are few, and used for a short time.
+            Self::BySplit { train, .. } => {
+                let staged = line("staging of rows", MemoryKind::Pinned, of_slots(upload_room(plan)));
+                with(train, vec![staged])
+            }
+            Self::Cached(_, of) | Self::Widened(of) | Self::Summed(of) | Self::Staged(of) => {
+                of.memory(dataset, plan)
+            }
+            Self::LookAhead { rows, of, .. } => {
+                let bytes = *rows as u64 * kept_row_bytes(plan.layout.table_row_bytes());
+                let bytes = if *rows > 0 { bytes + map_bytes(plan.table_rows) } else { 0 };
+                with(of, vec![line("rows read ahead, at most", MemoryKind::Host, bytes)])
+            }
+            Self::Upload(of) => {
+                let what = if of.sums().is_some() { "staging of sums" } else { "staging of rows" };
+                with(of, vec![line(what, MemoryKind::Pinned, of_slots(upload_room(plan)))])
+            }
+            // Pages that both read belong to the pinned table.
+            Self::Split(first, _) => first.memory(dataset, plan),
+            Self::Spliced(of) => {
+                let room = spliced_room(plan);
+                let rows = line("rows without the cached ones", MemoryKind::Device, room as u64);
+                with(of, vec![rows, line("staging of rows", MemoryKind::Pinned, of_slots(room))])
+            }
+            Self::Begun(of) => {
+                let room = of_slots(begun_room(plan));
+                let sums = line("begun sums", MemoryKind::Device, room);
+                with(of, vec![sums, line("staging of sums", MemoryKind::Pinned, room)])
+            }
+            Self::SummedOnDevice(of) => {
+                let rows = plan.slot_room().nodes.saturating_mul(plan.layout.table_row_bytes());
+                with(of, vec![line("rows that are summed", MemoryKind::Device, rows as u64)])
+            }
+        };
+        lines.into_iter().filter(|line| line.bytes > 0).collect()
+    }
+
     /// The places where the hits of a batch, and the rows that cross the link, are counted.
     pub(crate) fn counting(&self) -> Counting {
         Counting {
@@ -181,6 +264,14 @@ impl RowTree {
             sums: self.sums(),
         }
     }
+}
+
+/// A page-locked table.
+fn pinned(plan: &RunPlan, what: &'static str, bytes: u64) -> MemoryLine {
+    let line = MemoryLine::new(what, MemoryKind::Pinned, bytes);
+    // Pages in place are those of the file. Otherwise each process has a copy.
+    let in_place = plan.backend.cuda().is_some_and(|cuda| cuda.table_pages == PinPages::InPlace);
+    if in_place { MemoryLine { held: MemoryHolder::Once, ..line } } else { line }
 }
 
 /// The way in which a batch's rows are counted.
