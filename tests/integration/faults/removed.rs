@@ -37,7 +37,7 @@ const SITES: &[Site] = &[
     Site("uva-graph/src/description/meta.rs", 1, "meta.json of a staged directory", "PLANTED"),
     Site("uva-graph/src/npy/rows.rs", 4, "NAME.part of predictions", "PREDICTIONS"),
     Site("uva-graph/src/storage/stamp.rs", 1, "the stamp of a dataset", "planted::"),
-    Site("uva-io/src/import/formats/npy/typed.rs", 1, "a file of a staged directory", "PLANTED"),
+    Site("uva-io/src/import/formats/npy/typed/edges.rs", 1, "a file of a staged directory", "PLANTED"),
     Site("uva-io/src/import/formats/nt.rs", 1, "a directory made in a staged directory", "PLANTED"),
     Site("uva-io/src/import/writing/output.rs", 1, "a file of a staged directory", "PLANTED"),
     Site("uva-launch/src/checkpoint_files.rs", 3, "the lock of a checkpoint", "CHECKPOINTS"),
