@@ -69,9 +69,7 @@ impl<'d> DeviceParts<'d, '_> {
                 Ok((Box::new(rows), how))
             }
             // A table that only the CPU reads need not be pinned.
-            RowTree::Staged(of) => {
-                Ok((Box::new(self.staged(of)?), read_by_cpu(of, self.plan.layout.reads_rows_by_id())))
-            }
+            RowTree::Staged(of) => Ok((Box::new(self.staged(of)?), self.read_by_cpu(of))),
             RowTree::Split(first, second) => {
                 let (RowTree::Pinned, RowTree::Staged(of)) = (&**first, &**second) else {
                     return Err(tree.is_not("shared between a kernel and the CPU"));
@@ -89,22 +87,13 @@ impl<'d> DeviceParts<'d, '_> {
                 let ids = of.in_reading_order(self.host.chosen.ids());
                 let by = (self.cuda.kernel, self.lane.grid());
                 let rows = of.gathered(&self.host)?;
-                let how = format!(
-                    "{}, in addition to {} rows on the GPU",
-                    read_by_cpu(of, self.plan.layout.reads_rows_by_id()),
-                    ids.len()
-                );
+                let how = format!("{}, in addition to {} rows on the GPU", self.read_by_cpu(of), ids.len());
                 Ok((Box::new(Spliced::new(self.context(), rows, &ids, by)?), how))
             }
             RowTree::SummedOnDevice(of) => self.source(of),
-            RowTree::Upload(of) => {
-                Ok((Box::new(NoRows), read_by_cpu(of, self.plan.layout.reads_rows_by_id())))
-            }
+            RowTree::Upload(of) => Ok((Box::new(NoRows), self.read_by_cpu(of))),
             // The kernel that continues the sums checks its cache by the table of this source.
-            RowTree::Begun(of) => Ok((
-                Box::new(self.staged(&RowTree::Mapped)?),
-                read_by_cpu(of, self.plan.layout.reads_rows_by_id()),
-            )),
+            RowTree::Begun(of) => Ok((Box::new(self.staged(&RowTree::Mapped)?), self.read_by_cpu(of))),
             // Their rows are in tables of the filler, or come from files.
             RowTree::BySplit { .. } | RowTree::Tables(..) => Ok((Box::new(NoRows), String::new())),
             _ => Err(tree.is_not("read by a GPU")),
@@ -150,6 +139,19 @@ impl<'d> DeviceParts<'d, '_> {
         let tables = training_rows(self.context(), hops, rows, tables.len(), by)?;
         let how = copied("training rows", tables.bytes(), began);
         Ok(Some((tables, how)))
+    }
+
+    /// The path of rows of this tree, which the CPU brings, for people.
+    fn read_by_cpu(&self, tree: &RowTree) -> String {
+        let of_tables = tree.any(&|tree| matches!(tree, RowTree::Tables(..)));
+        if of_tables && !self.plan.layout.reads_rows_by_id() {
+            return "rows of hops: the CPU copies them to pinned memory".to_owned();
+        }
+        if tree.any(&|tree| *tree == RowTree::Remote) {
+            return "feature rows: the CPU receives them from this and other ranks".to_owned();
+        }
+        let from = if tree.reads_disk() { " from disk" } else { "" };
+        format!("feature table: not pinned, the CPU reads it{from}")
     }
 
     /// The tables of the node types, if kernels read rows of this tree from several, with a line for people.
@@ -242,18 +244,6 @@ pub(crate) fn zero_copy(
         None => Box::new(rows),
         Some(cache) => Box::new(Cached::on_device(rows, cache)?),
     })
-}
-
-/// The path of rows that the CPU brings, for people.
-fn read_by_cpu(tree: &RowTree, by_id: bool) -> String {
-    if tree.any(&|tree| matches!(tree, RowTree::Tables(..))) && !by_id {
-        return "rows of hops: the CPU copies them to pinned memory".to_owned();
-    }
-    if tree.any(&|tree| *tree == RowTree::Remote) {
-        return "feature rows: the CPU receives them from this and other ranks".to_owned();
-    }
-    let from = if tree.reads_disk() { " from disk" } else { "" };
-    format!("feature table: not pinned, the CPU reads it{from}")
 }
 
 /// The amount and duration of a copy to the GPU, for people.
