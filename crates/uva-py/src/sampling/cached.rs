@@ -21,7 +21,7 @@ use uva_runtime::sampler::cache::CacheContents;
 use uva_runtime::spec::{OptionError, Spelling};
 use uva_runtime::tune::planning::{self, GPU_CACHE, check_plan_fits, read_plan};
 use uva_runtime::{Features, LoaderOptions, RuntimeError};
-use uva_sample::{BatchKey, ListReads, MiniBatch};
+use uva_sample::{BatchKey, MiniBatch};
 
 use crate::arrays::array::Array;
 use crate::arrays::dlpack::{DlpackDevice, DlpackType};
@@ -53,26 +53,8 @@ struct Row {
 
 /// What the thread is to do, and where its answer goes.
 enum Call {
-    Sample { key: BatchKey, seeds: Vec<i64>, answer: SyncSender<Result<CopiedBatch, RuntimeError>> },
+    Sample { key: BatchKey, seeds: Vec<i64>, answer: SyncSender<Result<BatchArrays, RuntimeError>> },
     Load { nodes: Vec<i64>, rows: Vec<u64>, answer: SyncSender<Result<Loaded, RuntimeError>> },
-}
-
-/// A batch, copied out of the sampler's memory.
-struct CopiedBatch {
-    nodes: Vec<i64>,
-    seeds: usize,
-    blocks: Vec<SampledBlock>,
-    hash: u64,
-    list_reads: ListReads,
-}
-
-struct SampledBlock {
-    destinations: usize,
-    sources: usize,
-    indptr: Vec<i32>,
-    indices: Vec<i32>,
-    edge_ids: Option<Vec<i64>>,
-    weights: Option<Vec<f32>>,
 }
 
 /// Rows, and how many came from the cache.
@@ -82,10 +64,10 @@ struct Loaded {
 }
 
 /// Destinations, sources, indptr, indices, and edge ids and weights where there are any.
-type BlockOf = (usize, usize, Array, Array, Option<Array>, Option<Array>);
+type BlockArrays = (usize, usize, Array, Array, Option<Array>, Option<Array>);
 
 /// Nodes, how many of them are seeds, the blocks from the seeds outward, the hash, list reads and those that hit.
-type BatchOf = (Array, usize, Vec<BlockOf>, String, u64, u64);
+type BatchArrays = (Array, usize, Vec<BlockArrays>, String, u64, u64);
 
 #[pymethods]
 impl PyCachedDataset {
@@ -124,29 +106,10 @@ impl PyCachedDataset {
         split: &str,
         epoch: u32,
         batch: u32,
-    ) -> PyResult<BatchOf> {
+    ) -> PyResult<BatchArrays> {
         let seeds = ids("seeds", seeds)?;
         let key = BatchKey { split: split_named(split)?, epoch, batch };
-        let sampled = py.detach(|| self.call(|answer| Call::Sample { key, seeds, answer }))?;
-        let blocks = sampled.blocks.into_iter().map(|block| {
-            let SampledBlock { destinations, sources, indptr, indices, edge_ids, weights } = block;
-            (
-                destinations,
-                sources,
-                exported(indptr, DlpackType::I32),
-                exported(indices, DlpackType::I32),
-                edge_ids.map(|ids| exported(ids, DlpackType::I64)),
-                weights.map(|weights| exported(weights, DlpackType::F32)),
-            )
-        });
-        Ok((
-            exported(sampled.nodes, DlpackType::I64),
-            sampled.seeds,
-            blocks.collect(),
-            format!("{:016x}", sampled.hash),
-            sampled.list_reads.all,
-            sampled.list_reads.cached,
-        ))
+        py.detach(|| self.call(|answer| Call::Sample { key, seeds, answer }))
     }
 
     /// The feature rows of `nodes`, int64 [n], and the number that came from the cache.
@@ -305,20 +268,27 @@ fn serve(
     }
 }
 
-fn copied(batch: &MiniBatch, options: &LoaderOptions) -> CopiedBatch {
-    let blocks = batch.blocks().map(|block| SampledBlock {
-        destinations: block.destinations,
-        sources: block.sources,
-        indptr: block.indptr.to_vec(),
-        indices: block.indices.to_vec(),
-        edge_ids: options.edge_ids.then(|| block.edge_ids.to_vec()),
-        weights: options.sampler_kind.weighs_edges().then(|| block.weights.to_vec()),
+/// A batch, copied out of the sampler's memory.
+fn copied(batch: &MiniBatch, options: &LoaderOptions) -> BatchArrays {
+    let blocks = batch.blocks().map(|block| {
+        let edge_ids = options.edge_ids.then(|| exported(block.edge_ids.to_vec(), DlpackType::I64));
+        let weighs = options.sampler_kind.weighs_edges();
+        (
+            block.destinations,
+            block.sources,
+            exported(block.indptr.to_vec(), DlpackType::I32),
+            exported(block.indices.to_vec(), DlpackType::I32),
+            edge_ids,
+            weighs.then(|| exported(block.weights.to_vec(), DlpackType::F32)),
+        )
     });
-    CopiedBatch {
-        nodes: batch.nodes().to_vec(),
-        seeds: batch.seeds().len(),
-        blocks: blocks.collect(),
-        hash: batch.hash(),
-        list_reads: batch.counts().list_reads,
-    }
+    let list_reads = batch.counts().list_reads;
+    (
+        exported(batch.nodes().to_vec(), DlpackType::I64),
+        batch.seeds().len(),
+        blocks.collect(),
+        format!("{:016x}", batch.hash()),
+        list_reads.all,
+        list_reads.cached,
+    )
 }
