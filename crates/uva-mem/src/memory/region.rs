@@ -22,6 +22,9 @@ const ANONYMOUS: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const MEMFDS: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// The file system of memfds on reserved huge pages (`HUGETLBFS_MAGIC` of `linux/magic.h`).
+const HUGETLBFS: u64 = 0x9584_58f6;
+
 /// The requested pages of a new region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pages {
@@ -169,8 +172,9 @@ impl SharedRegion {
             return Err(mismatch(format!("its size is not sealed (seals {seals:?}, needed {SEALS:?})")));
         }
         let stat = rustix::fs::fstat(&fd).map_err(|e| Self::system(name, bytes, "fstat", e))?;
-        // hugetlbfs reports its page size as the block size; a memfd on base pages reports a base page.
-        let page = if stat.st_blksize as usize == HUGE_PAGE { HUGE_PAGE } else { BASE_PAGE };
+        // The block size does not say it: with transparent huge pages for memfds it is that of a huge page too.
+        let system = rustix::fs::fstatfs(&fd).map_err(|e| Self::system(name, bytes, "fstatfs", e))?;
+        let page = if system.f_type as u64 == HUGETLBFS { HUGE_PAGE } else { BASE_PAGE };
         let size = round_up(bytes, page)
             .filter(|&size| bytes > 0 && u64::try_from(stat.st_size) == Ok(size as u64))
             .ok_or_else(|| mismatch(format!("it has {} bytes where {bytes} were agreed", stat.st_size)))?;
