@@ -107,7 +107,6 @@ pub fn measure(table: &[u8], row_bytes: usize, options: MeasureOptions) -> Resul
             let ring = Ring::create("bench", RingShape { slots: 1, payload_bytes: bytes })?;
             let mut writer = ring.writer();
             let mut slot = writer.acquire(0, &AlwaysAlive)?;
-            slot.on_huge_pages(0..bytes);
             measure_into(table, row_bytes, options, &mut slot.payload_mut()[..bytes])
         }
         Some(size) => {

@@ -34,7 +34,7 @@ pub use mapping::mapped_file;
 pub use mapping::mapped_file::{MappedFile, PrivateFile};
 pub use memory::control::ControlPage;
 pub use memory::frozen::FrozenBytes;
-pub use memory::huge_pages::huge_share;
+pub use memory::huge_share::huge_share;
 pub use memory::region::{PageKind, Pages, RegionError, SharedRegion};
 pub use memory::zeroed_pages::{PageSize, ZeroedPages};
 pub use memory::{control, frozen, region};

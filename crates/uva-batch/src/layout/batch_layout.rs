@@ -136,11 +136,6 @@ impl BatchLayout {
         there.map(|place| place.used(header).end).max().unwrap_or(self.arrays_bytes)
     }
 
-    /// The bytes of the payload that the batch of this header uses, for each column.
-    pub fn used(&self, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
-        self.places.iter().map(|place| place.used(header))
-    }
-
     /// Bytes of the feature rows and sums of the largest batch, in whole cache lines.
     pub fn features_bytes(&self) -> usize {
         let begin = self.of_features().map(|place| place.room().start).min();

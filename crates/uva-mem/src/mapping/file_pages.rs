@@ -10,7 +10,11 @@ use rustix::fs::{Advice, fadvise};
 use crate::files::open_regular;
 use crate::mapping::file_state::FileState;
 use crate::mapping::mapped_file::MappedFile;
-use crate::memory::huge_pages::{BASE_PAGE, HUGE_PAGE, collapse, huge_share};
+use crate::memory::huge_share::huge_share;
+
+/// The size of a huge page.
+const HUGE_PAGE: usize = 2 << 20;
+const BASE_PAGE: usize = 4 << 10;
 
 /// How often [`MappedFile::read_again`] drops pages. A page may stay because another processor holds a reference to it
 /// for a moment, or because it was dirty.
@@ -59,8 +63,12 @@ impl MappedFile {
     /// The system's error if it does not support this for files of this file system, or has no 2 MiB page.
     pub fn collapse(&self, bytes: Range<usize>) -> io::Result<()> {
         let Some(bytes) = self.whole_huge_pages(bytes) else { return Ok(()) };
-        // SAFETY: the range lies within this value's own mapping.
-        unsafe { collapse(self.bytes()[bytes.clone()].as_ptr(), bytes.len()) }
+        // memmap2 and rustix lack this advice.
+        // SAFETY: the range lies within this value's own mapping, and collapsing changes no byte of it.
+        match unsafe { libc::madvise(self.at(bytes.start), bytes.len(), libc::MADV_COLLAPSE) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Drops these bytes from the page cache and reads them from disk again, on 2 MiB pages if the file system has

@@ -3,6 +3,6 @@
 pub mod control;
 mod fork_guard;
 pub mod frozen;
-pub(crate) mod huge_pages;
+pub(crate) mod huge_share;
 pub mod region;
 pub(crate) mod zeroed_pages;

@@ -8,16 +8,15 @@
 use std::ffi::c_void;
 use std::io;
 use std::mem::{align_of, size_of};
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::memory::fork_guard::{Backing, ForkGuard};
-use crate::memory::huge_pages::{BASE_PAGE, HUGE_PAGE, collapse};
 
+const BASE_PAGE: usize = 4096;
+const HUGE_PAGE: usize = 2 << 20;
 /// The kernel's settings of transparent huge pages.
 const ANONYMOUS: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const MEMFDS: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
@@ -88,18 +87,8 @@ pub struct SharedRegion {
     bytes: usize,
     mapped: usize,
     pages: PageKind,
-    moved: MovedPieces,
     /// `None` only during drop.
     guard: Option<ForkGuard>,
-}
-
-/// The pieces of a huge page's size of a memfd on base pages that [`SharedRegion::on_huge_pages`] has moved.
-#[derive(Debug, Default)]
-struct MovedPieces {
-    /// For each whole piece of the mapping; empty for other regions.
-    moved: Box<[AtomicBool]>,
-    /// The kernel has refused a piece: others are not tried.
-    refused: AtomicBool,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and lives until `drop`. The type itself gives out only a
@@ -193,49 +182,25 @@ impl SharedRegion {
     }
 
     fn map(name: &str, fd: OwnedFd, bytes: usize, size: usize, page: usize) -> Result<Self, RegionError> {
-        let begins_at = if page == BASE_PAGE && size >= HUGE_PAGE { HUGE_PAGE } else { BASE_PAGE };
-        let base = map_shared(&fd, size, begins_at).map_err(|e| Self::system(name, bytes, "mmap", e))?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice, so no Rust object lives there. The file's size
+        // is sealed to at least `size` bytes, so every page of it exists for as long as the mapping.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &fd,
+                0,
+            )
+        }
+        .map_err(|e| Self::system(name, bytes, "mmap", e))?;
         let transparent = page == BASE_PAGE && huge_pages(MEMFDS);
         let mut region = Self::mapped(name, Some(fd), base, bytes, size, transparent);
         if page == HUGE_PAGE {
             region.pages = PageKind::Hugetlb;
         }
-        if region.pages == PageKind::Base {
-            region.moved.moved = (0..size / HUGE_PAGE).map(|_| AtomicBool::new(false)).collect();
-        }
         Ok(region)
-    }
-
-    /// Moves the pieces of 2 MiB with these bytes to huge pages (`MADV_COLLAPSE`), also where the kernel's setting
-    /// gives none to memfds, and allocates them. Nothing happens for fewer than 2 MiB, for a region whose pages are
-    /// huge already or whose memory is of threads, and after the kernel has refused (before Linux 6.1, without memory).
-    ///
-    /// The bytes do not change, and other processes may access them meanwhile. Allocating pages this way takes as long
-    /// as by first writes to base pages (45 ms of CPU time for 64 MiB on a Xeon).
-    pub fn on_huge_pages(&self, bytes: Range<usize>) {
-        if bytes.len() < HUGE_PAGE {
-            return;
-        }
-        let pieces = bytes.start / HUGE_PAGE..bytes.end.div_ceil(HUGE_PAGE).min(self.moved.moved.len());
-        for piece in pieces {
-            // Relaxed, here and below: the flags order nothing, they spare repeated system calls.
-            if self.moved.refused.load(Ordering::Relaxed)
-                || self.moved.moved[piece].swap(true, Ordering::Relaxed)
-            {
-                continue;
-            }
-            // SAFETY: a whole piece of our own mapping. Neither call changes a byte of it.
-            let moved = unsafe {
-                let begin = self.base.add(piece * HUGE_PAGE);
-                // The kernel refuses a piece without any page.
-                rustix::mm::madvise(begin.cast(), BASE_PAGE, Advice::LinuxPopulateRead)
-                    .map_err(io::Error::from)
-                    .and_then(|()| collapse(begin, HUGE_PAGE))
-            };
-            if moved.is_err() {
-                self.moved.refused.store(true, Ordering::Relaxed);
-            }
-        }
     }
 
     /// Wraps a fresh mapping; with `transparent`, requests huge pages.
@@ -250,8 +215,7 @@ impl SharedRegion {
         let backing = if fd.is_some() { Backing::Shared } else { Backing::Private };
         let guard = Some(ForkGuard::new(base.cast(), mapped, backing));
         let pages = PageKind::Base;
-        let (name, base, moved) = (name.to_owned(), base.cast(), MovedPieces::default());
-        let mut region = Self { name, fd, base, bytes, mapped, pages, moved, guard };
+        let mut region = Self { name: name.to_owned(), fd, base: base.cast(), bytes, mapped, pages, guard };
         if transparent && region.advise(Advice::LinuxHugepage).is_ok() {
             region.pages = PageKind::TransparentHuge;
         }
@@ -333,39 +297,6 @@ impl Drop for SharedRegion {
         // reference into it borrows `self` and is gone. A failure would mean that the range was wrong, which cannot be
         // repaired.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped) };
-    }
-}
-
-/// Maps `size` bytes of a memfd at a multiple of `align`, a power of two of at least a page.
-fn map_shared(fd: &OwnedFd, size: usize, align: usize) -> rustix::io::Result<*mut c_void> {
-    let (access, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    if align == BASE_PAGE {
-        // SAFETY: a fresh mapping at an address of the kernel's choice, so no Rust object lives there. The file's size
-        // is sealed to at least `size` bytes, so every page of it exists for as long as the mapping.
-        return unsafe { rustix::mm::mmap(std::ptr::null_mut(), size, access, shared, fd, 0) };
-    }
-    let reserved = size.checked_add(align).ok_or(rustix::io::Errno::NOMEM)?;
-    let private = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: as above; addresses without memory.
-    let first =
-        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), reserved, ProtFlags::empty(), private)? };
-    let before = first.addr().next_multiple_of(align) - first.addr();
-    let end = before + size.next_multiple_of(BASE_PAGE);
-    // SAFETY: the mapping replaces a part of the reserved addresses, which nothing else uses; the rest is given back.
-    unsafe {
-        let base = first.byte_add(before);
-        let mapped = rustix::mm::mmap(base, size, access, shared | MapFlags::FIXED, fd, 0);
-        if mapped.is_err() {
-            rustix::mm::munmap(first, reserved)?;
-            return mapped;
-        }
-        if before > 0 {
-            rustix::mm::munmap(first, before)?;
-        }
-        if end < reserved {
-            rustix::mm::munmap(first.byte_add(end), reserved - end)?;
-        }
-        mapped
     }
 }
 

@@ -24,7 +24,6 @@ mod word;
 
 use std::marker::PhantomData;
 use std::mem::size_of;
-use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -308,18 +307,15 @@ impl Inner {
         unsafe { self.region.at(self.start + header_offset(slot)) }
     }
 
-    /// The place of a slot's payload in the region.
-    fn payload_offset(&self, slot: u32) -> usize {
-        assert!(slot < self.shape.slots, "slot {slot} of ring {} with {}", self.name, self.shape.slots);
-        self.start + self.payload_start + slot as usize * self.payload_stride
-    }
-
     /// The first byte of a slot's payload, `payload_bytes` long.
     fn payload(&self, slot: u32) -> *mut u8 {
+        assert!(slot < self.shape.slots, "slot {slot} of ring {} with {}", self.name, self.shape.slots);
         // SAFETY: `payload_start + slots * payload_stride` is a ring's size (`RingShape::region_bytes`), and the region
         // has space for all its rings from their starts on (`Ring::bytes`). So the result is in bounds for every slot,
         // and `payload_bytes` from it are too, since `payload_bytes <= payload_stride`.
-        unsafe { self.region.as_ptr().add(self.payload_offset(slot)) }
+        unsafe {
+            self.region.as_ptr().add(self.start + self.payload_start + slot as usize * self.payload_stride)
+        }
     }
 
     fn error(&self, slot: u32, sequence: u64, fault: Fault) -> RingError {
@@ -391,13 +387,6 @@ impl WriteSlot<'_> {
         unsafe {
             std::slice::from_raw_parts_mut(self.inner.payload(self.slot), self.inner.shape.payload_bytes)
         }
-    }
-
-    /// Allocates the memory of these bytes of the payload, which are about to be written, on 2 MiB pages: see
-    /// [`SharedRegion::on_huge_pages`].
-    pub fn on_huge_pages(&self, bytes: Range<usize>) {
-        let first = self.inner.payload_offset(self.slot);
-        self.inner.region.on_huge_pages(first + bytes.start..first + bytes.end);
     }
 
     /// Publishes the first `length` bytes to the reader.

@@ -96,44 +96,6 @@ fn a_ring_for_threads_has_no_descriptor_and_uses_huge_pages_if_any() {
     assert!(memory.iter().all(|&byte| byte == 0));
 }
 
-/// Whether the kernel moves memfds to huge pages on request: from Linux 6.1 on, unless denied.
-fn memfds_can_be_moved() -> bool {
-    let uname = rustix::system::uname();
-    let release = uname.release().to_string_lossy();
-    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let denied = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
-        .map_or(true, |setting| setting.contains("[deny]"));
-    version >= (6, 1) && !denied
-}
-
-#[test]
-fn a_slot_moved_to_huge_pages_keeps_its_bytes_in_every_mapping() {
-    const BYTES: usize = (9 << 20) + 5;
-    let shape = RingShape { slots: 3, payload_bytes: BYTES };
-    let ring = Ring::create("moved", shape).unwrap();
-    let other = Ring::open("moved", ring.fd().unwrap().try_clone_to_owned().unwrap(), shape).unwrap();
-    let (mut writer, mut reader) = (ring.writer(), other.reader());
-    for sequence in 0..6 {
-        let mut slot = writer.acquire(sequence, &AlwaysAlive).unwrap();
-        slot.payload_mut()[..3 << 20].fill(sequence as u8);
-        // Moved after and before the first write; the second time nothing is left to move.
-        slot.on_huge_pages(0..BYTES);
-        assert!(slot.payload_mut()[..3 << 20].iter().all(|&byte| byte == sequence as u8));
-        slot.payload_mut()[3 << 20..].fill(!(sequence as u8));
-        slot.publish(BYTES as u64).unwrap();
-        let slot = reader.acquire(sequence, &AlwaysAlive).unwrap();
-        let (first, last) = slot.payload().split_at(3 << 20);
-        assert!(first.iter().all(|&byte| byte == sequence as u8));
-        assert!(last.iter().all(|&byte| byte == !(sequence as u8)));
-        let share = uva_mem::huge_share(slot.payload());
-        slot.release().unwrap();
-        if let Some(share) = share.filter(|_| memfds_can_be_moved()) {
-            assert!(share > 0.5, "{share}");
-        }
-    }
-}
-
 #[test]
 fn a_ring_may_be_larger_than_memory_while_most_of_it_is_unused() {
     if std::fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.trim() == "2") {

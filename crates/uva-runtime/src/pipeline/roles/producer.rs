@@ -183,7 +183,6 @@ impl ProducerRole<'_> {
                     let threads = pace.follow(queue);
                     header.set_summed(sums_batch(plan, control, sequence, &header));
                     header.set_pace(queue as u32, threads);
-                    plan.layout.used(&header).for_each(|range| slot.on_huge_pages(range));
                     let (layout, to) = (&plan.layout, slot.payload_mut());
                     for range in layout.copied(&header) {
                         to[range.clone()].copy_from_slice(&from[range]);

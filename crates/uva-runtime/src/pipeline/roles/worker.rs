@@ -128,13 +128,13 @@ impl WorkerRole<'_> {
             let (header, length) = match plan.schedule.item(sequence, turn) {
                 ScheduleItem::Batch(key) => {
                     let (began, number) = (since_boot(), slot.slot());
-                    let mut header = batches.sample(key, number as usize, slot.payload_mut())?;
+                    let payload = slot.payload_mut();
+                    let mut header = batches.sample(key, number as usize, payload)?;
                     let sampled = since_boot();
                     header.set_sampled(index as u32, began, sampled);
                     header.set_gather_began(sampled);
                     header.set_pace(self.ready_batches(), 1);
-                    plan.layout.used(&header).for_each(|range| slot.on_huge_pages(range));
-                    batches.gather(sequence, &mut header, slot.payload_mut())?;
+                    batches.gather(sequence, &mut header, payload)?;
                     let microseconds = (since_boot() - began).as_micros() as u64;
                     let BatchKey { split, epoch, batch } = key;
                     tracing::trace!(sequence, %split, epoch, batch, slot = number, microseconds, "made");

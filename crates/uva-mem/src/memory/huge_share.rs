@@ -1,30 +1,5 @@
 //! The page sizes that memory is mapped with.
 
-use std::ffi::c_void;
-use std::io;
-
-/// Bytes of a page.
-pub const BASE_PAGE: usize = 4 << 10;
-/// Bytes of a huge page.
-pub const HUGE_PAGE: usize = 2 << 20;
-
-/// Moves mapped memory of a file to huge pages (`MADV_COLLAPSE`, since Linux 6.1), for all processes that map it. No
-/// byte changes.
-///
-/// # Errors
-/// The system's error if it does not support this for files of this file system, or has no huge page.
-///
-/// # Safety
-/// The bytes are a mapping of the caller's that remains during the call.
-pub unsafe fn collapse(begin: *const u8, bytes: usize) -> io::Result<()> {
-    // memmap2 and rustix lack this advice.
-    // SAFETY: by our caller's promise; collapsing changes no byte.
-    match unsafe { libc::madvise(begin.cast_mut().cast::<c_void>(), bytes, libc::MADV_COLLAPSE) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// The fraction of `memory`'s resident pages that are mapped as 2 MiB pages, by `/proc/self/smaps`. `None` if the
 /// kernel does not report it. The kernel counts whole mappings, which may include adjacent memory of the same kind.
 pub fn huge_share(memory: &[u8]) -> Option<f64> {
