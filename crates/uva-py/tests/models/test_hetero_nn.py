@@ -1,4 +1,4 @@
-"""uvatrain.nn over several node types: results and gradients are those of PyG's HeteroConv."""
+"""uvatrain.nn over several node types: results and gradients are those of PyG's HeteroConv and HGTConv."""
 
 import inspect
 
@@ -15,6 +15,7 @@ from torch_geometric import nn as theirs  # noqa: E402
 from torch_geometric.utils import trim_to_layer  # noqa: E402
 from uvatrain import nn as ours  # noqa: E402
 from uvatrain.nn import functional  # noqa: E402
+from uvatrain.nn._names import parameters_by_name  # noqa: E402
 
 WIDTH = 8
 TYPES = ["paper", "author", "topic"]
@@ -49,10 +50,17 @@ def mixed(of, **options):
     return of.HeteroConv(made, **options)
 
 
+def transformer(of, heads=2, width=WIDTH, relations=(*RELATIONS, EMPTY), **_):
+    return of.HGTConv({"paper": WIDTH, "author": WIDTH, "topic": WIDTH}, width, (TYPES, list(relations)), heads)
+
+
 LAYERS = {
     **{f"sage-{aggr}": (sages, {"aggr": aggr}) for aggr in ("sum", "mean", "min", "max", "cat", None)},
     "gat": (gats, {}),
     "mixed": (mixed, {"aggr": "mean"}),
+    "hgt": (transformer, {}),
+    "hgt-one-head": (transformer, {"heads": 1}),
+    "hgt-wider": (transformer, {"heads": 3, "width": 12}),
 }
 
 
@@ -121,7 +129,7 @@ def test_layers_over_types_give_results_and_gradients_of_pyg(name, unsorted, dty
         compare(pair(name, dtype), lambda layer, x: layer(x, given), rows(seed, dtype), dtype)
 
 
-@pytest.mark.parametrize("name", ["sage-sum"])
+@pytest.mark.parametrize("name", ["sage-sum", "hgt"])
 def test_torchs_operations_give_what_our_loops_give_over_types(monkeypatch, name):
     """They stand in for our loops on a GPU."""
     monkeypatch.setattr(functional, "_by_our_loops", lambda *_: False)
@@ -131,6 +139,15 @@ def test_torchs_operations_give_what_our_loops_give_over_types(monkeypatch, name
 def test_relations_that_are_not_given_are_skipped_as_in_pyg():
     given = {names: index for names, index in edges(5).items() if names[1] == "cites"}
     compare(pair("sage-sum"), lambda layer, x: layer(x, given), rows(5))
+    compare(pair("hgt"), lambda layer, x: layer(x, given), rows(5))
+
+
+def test_many_relations_of_which_most_have_no_edges_equal_pyg():
+    relations = [("paper", f"r{number}", "paper") for number in range(60)]
+    layers = [transformer(of, relations=relations) for of in (theirs, ours)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    given = {names: torch.randint(0, 40, (2, 3 if number % 7 == 0 else 0)) for number, names in enumerate(relations)}
+    compare(layers, lambda layer, x: layer(x, given), rows(6))
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -145,18 +162,27 @@ def test_state_loads_strictly_both_ways(name):
 
 
 def test_types_with_names_of_a_dictionarys_methods_have_pygs_names():
+    types = ["keys", "values"]
     relations = [("keys", "to.all", "values"), ("values", "a", "keys")]
     states = []
     for of in (theirs, ours):
         convs = {names: of.SAGEConv((4, 4), 4) for names in relations}
         states.append(list(of.HeteroConv(convs).state_dict()))
     assert states[0] == states[1]
+    expected = theirs.parameter_dict.ParameterDict()
+    for name in (*types, "a.b"):
+        expected[name] = torch.nn.Parameter(torch.ones(1))
+    made = parameters_by_name((name, torch.nn.Parameter(torch.ones(1))) for name in (*types, "a.b"))
+    assert list(made.state_dict())[1] == "<values>"
+    assert list(made.state_dict()) == list(expected.state_dict())
 
 
-@pytest.mark.parametrize("kind", ["sage", "gat", "mixed"])
+@pytest.mark.parametrize("kind", ["sage", "gat", "mixed", "hgt"])
 @pytest.mark.parametrize("expand", ["new", "all"])
 def test_layers_take_the_blocks_of_a_typed_batch(typed, kind, expand):
     make, options = LAYERS["sage-sum" if kind == "sage" else kind]
+    if kind == "hgt":
+        options = {**options, "relations": RELATIONS}
     torch.manual_seed(2)
     stacks = [[make(of, **options) for _ in range(2)] for of in (theirs, ours)]
     for one, other in zip(*stacks):
@@ -191,9 +217,11 @@ def test_layers_take_the_blocks_of_a_typed_batch(typed, kind, expand):
                 torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["sage"])
+@pytest.mark.parametrize("kind", ["sage", "hgt"])
 def test_a_trimmed_model_of_pyg_computes_the_same_with_our_layers(typed, kind):
     make, options = LAYERS["sage-sum" if kind == "sage" else kind]
+    if kind == "hgt":
+        options = {**options, "relations": RELATIONS}
     torch.manual_seed(2)
     stacks = [[make(of, **options) for _ in range(2)] for of in (theirs, ours)]
     for one, other in zip(*stacks):
@@ -213,8 +241,15 @@ def test_a_trimmed_model_of_pyg_computes_the_same_with_our_layers(typed, kind):
         close(outs[1], outs[0])
 
 
+def test_scores_have_the_gradients_of_finite_differences():
+    lists = ours.Lists(torch.tensor([0, 2, 2, 5]), torch.tensor([3, 1, 0, 3, 3]), 4)
+    rows, others = (torch.randn(count, 6, dtype=torch.float64, requires_grad=True) for count in (4, 3))
+    for heads in (1, 3):
+        assert torch.autograd.gradcheck(lambda a, b, heads=heads: functional.dots(lists, a, b, heads), (rows, others))
+
+
 def test_constructors_of_layers_over_types_have_pygs_names():
-    for kind in ("HeteroConv",):
+    for kind in ("HeteroConv", "HGTConv"):
         of_theirs, of_ours = (inspect.signature(getattr(of, kind)).parameters for of in (theirs, ours))
         assert list(of_ours) == list(of_theirs)
         assert all(of_ours[name].default == of_theirs[name].default for name in of_ours)
@@ -226,6 +261,11 @@ def test_what_layers_over_types_cannot_take_is_refused_by_name():
     x, index = {"paper": torch.ones(3, 4), "author": None}, {writes: torch.zeros((2, 1), dtype=torch.int64)}
     with pytest.raises(ValueError, match=r"no rows of 'author', .* author__writes__paper: .*uvatrain.Embedding"):
         one(x, index)
+    hgt = ours.HGTConv(4, 4, (["author", "paper"], [writes]))
+    with pytest.raises(ValueError, match="HGTConv: x_dict has no rows of 'author'"):
+        hgt(x, index)
+    with pytest.raises(ValueError, match="HGTConv: x_dict has no rows of 'paper', the destinations"):
+        hgt({"author": torch.ones(3, 4)}, index)
     x["author"] = torch.ones(2, 4)
     with pytest.raises(ValueError, match="author__writes__paper: .*among 2"):
         one(x, {writes: torch.tensor([[2], [0]])})
@@ -235,3 +275,7 @@ def test_what_layers_over_types_cannot_take_is_refused_by_name():
         ours.HeteroConv({}, aggr="median")
     with pytest.raises(ValueError, match="author__writes__paper .* GATConv with add_self_loops=False"):
         ours.HeteroConv({writes: ours.GATConv(4, 4)})
+    with pytest.raises(ValueError, match="out_channels=5 is not divisible by heads=2"):
+        ours.HGTConv(4, 5, ([], []), heads=2)
+    with pytest.raises(ValueError, match="sizes are not taken from the first input"):
+        ours.HGTConv(-1, 4, (["a"], []))

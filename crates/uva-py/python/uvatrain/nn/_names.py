@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torch.nn import Module, ModuleDict
+from torch.nn import Module, ModuleDict, Parameter, ParameterDict
 
-__all__ = ["EdgeType", "ModulesByRelation", "name_of"]
+__all__ = ["EdgeType", "ModulesByRelation", "name_of", "parameters_by_name"]
 
 EdgeType = tuple[str, str, str]
 
@@ -27,3 +27,11 @@ class ModulesByRelation(ModuleDict):
 
     def __getitem__(self, key: Any) -> Module:
         return super().__getitem__(name_of(key, ModuleDict) if isinstance(key, tuple) else key)
+
+
+def parameters_by_name(parameters: Iterable[tuple[str, Parameter]]) -> ParameterDict:
+    """Parameters under the names that PyG gives those of a type or relation."""
+    made = ParameterDict()
+    for key, parameter in parameters:
+        made[name_of(key, ParameterDict)] = parameter
+    return made
