@@ -56,6 +56,8 @@ mod _core {
         lists_with_own, transposed_lists,
     };
     #[pymodule_export]
+    use crate::lists::trained::{table_rows, write_initial_rows, zero_table};
+    #[pymodule_export]
     use crate::loader::attach::_attach;
     #[pymodule_export]
     use crate::loader::batch::PyBatch;

@@ -76,6 +76,49 @@ def write_graph(
     return path
 
 
+TYPED_RELATIONS = [
+    ("paper", "cites", "paper"),
+    ("author", "writes", "paper"),
+    ("topic", "covers", "paper"),
+    ("paper", "rev_writes", "author"),
+]
+TYPED_NODES = {"paper": 60, "author": 40, "topic": 7}
+
+
+def write_typed_graph(path):
+    """A typed graph: its path, and the sources and destinations of each relation in the order of its lists.
+
+    Papers and topics have features, authors have none.
+    """
+    random = np.random.default_rng(1)
+    edges = {}
+    for names in TYPED_RELATIONS:
+        source, _, destination = names
+        folder = path / "edges" / "__".join(names)
+        folder.mkdir(parents=True)
+        counts = random.integers(0, 6, TYPED_NODES[destination])
+        sources = random.integers(0, TYPED_NODES[source], counts.sum()).astype(np.int32)
+        np.save(folder / "indptr.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        np.save(folder / "indices.npy", sources)
+        edges[names] = sources, np.repeat(np.arange(TYPED_NODES[destination]), counts)
+    rows = random.permutation(len(edges[TYPED_RELATIONS[1]][0]))
+    np.save(path / "edges" / "author__writes__paper" / "edge_id.npy", rows.astype(np.int64))
+    for name in TYPED_NODES:
+        (path / "nodes" / name).mkdir(parents=True)
+    np.save(path / "nodes/paper/feat.npy", random.standard_normal((60, 5)).astype(np.float32))
+    np.save(path / "nodes/topic/feat.npy", random.standard_normal((7, 3)).astype(np.float16))
+    np.save(path / "nodes/paper/label.npy", random.integers(0, 4, 60))
+    np.save(path / "nodes/paper/train_idx.npy", random.permutation(60)[:30])
+    meta = {
+        "version": 2,
+        "target": "paper",
+        "nodes": [{"type": name, "num": count} for name, count in TYPED_NODES.items()],
+        "edges": [{"type": list(names)} for names in TYPED_RELATIONS],
+    }
+    (path / "meta.json").write_text(json.dumps(meta))
+    return path, edges
+
+
 class Tables:
     """A dataset as numpy sees it."""
 

@@ -24,10 +24,10 @@ mod stack;
 pub use cache::Hits;
 pub use error::GatherError;
 pub use host::{
-    BeginPlace, CachedRows, CopiedTable, EvictingRows, FileTable, HostPlace, HostSource, HostTable, KeptRows,
-    LOOK_AHEAD_MOST, LookAheadTable, MappedTable, PartialSumBytes, PartialSums, Reduction, Remote,
-    RemoteCounts, RowCache, SumBeginner, SumPlace, SumSource, TASK_BYTES, TableSource, divide, gather_pool,
-    kept_row_bytes,
+    BeginPlace, CachedRows, CopiedTable, EvictingRows, FileTable, HostPlace, HostSource, HostTable,
+    InitialRows, KeptRows, LOOK_AHEAD_MOST, LookAheadTable, MappedTable, PartialSumBytes, PartialSums,
+    Reduction, Remote, RemoteCounts, RowCache, SumBeginner, SumPlace, SumSource, TASK_BYTES, TableSource,
+    TrainedError, TrainedRows, divide, gather_pool, kept_row_bytes, read_rows,
 };
 pub use source::{Place, RowOrigin, RowSource, RowsRead, Ticket};
 pub use stack::{Cached, SummedValues, SummingSource, WideningSource};

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import nn
     from .models import load_model
     from .models.layerwise import infer
+    from .nn.embedding import Embedding
 
 __all__ = [
     "BackendOptions",
@@ -30,6 +31,7 @@ __all__ = [
     "CachedBlock",
     "CachedDataset",
     "Dataset",
+    "Embedding",
     "HopBatch",
     "HopLoader",
     "HopSet",
@@ -58,6 +60,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # These need torch, which is not imported before it is used.
+    if name == "Embedding":
+        from .nn.embedding import Embedding
+
+        return Embedding
     if name == "infer":
         from .models.layerwise import infer
 

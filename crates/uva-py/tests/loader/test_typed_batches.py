@@ -8,46 +8,17 @@ import pytest
 import torch
 import uvatrain
 
-RELATIONS = [
-    ("paper", "cites", "paper"),
-    ("author", "writes", "paper"),
-    ("topic", "covers", "paper"),
-    ("paper", "rev_writes", "author"),
-]
-NODES = {"paper": 60, "author": 40, "topic": 7}
+from graphs import TYPED_RELATIONS as RELATIONS
+from graphs import TYPED_NODES as NODES
+from graphs import write_typed_graph
+
 OPTIONS = {"fanouts": (4, 3), "batch_size": 8, "seed": 3, "expand": "new", "edge_ids": True, "input_id": True}
 
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory):
     """A typed graph: its path, and the sources and destinations of each relation in the order of its lists."""
-    path, random = tmp_path_factory.mktemp("typed") / "graph", numpy.random.default_rng(1)
-    edges = {}
-    for names in RELATIONS:
-        source, _, destination = names
-        folder = path / "edges" / "__".join(names)
-        folder.mkdir(parents=True)
-        counts = random.integers(0, 6, NODES[destination])
-        sources = random.integers(0, NODES[source], counts.sum()).astype(numpy.int32)
-        numpy.save(folder / "indptr.npy", numpy.concatenate([[0], numpy.cumsum(counts)]).astype(numpy.int64))
-        numpy.save(folder / "indices.npy", sources)
-        edges[names] = sources, numpy.repeat(numpy.arange(NODES[destination]), counts)
-    rows = random.permutation(len(edges[RELATIONS[1]][0]))
-    numpy.save(path / "edges" / "author__writes__paper" / "edge_id.npy", rows.astype(numpy.int64))
-    for name in NODES:
-        (path / "nodes" / name).mkdir(parents=True)
-    numpy.save(path / "nodes/paper/feat.npy", random.standard_normal((60, 5)).astype(numpy.float32))
-    numpy.save(path / "nodes/topic/feat.npy", random.standard_normal((7, 3)).astype(numpy.float16))
-    numpy.save(path / "nodes/paper/label.npy", random.integers(0, 4, 60))
-    numpy.save(path / "nodes/paper/train_idx.npy", random.permutation(60)[:30])
-    meta = {
-        "version": 2,
-        "target": "paper",
-        "nodes": [{"type": name, "num": count} for name, count in NODES.items()],
-        "edges": [{"type": list(names)} for names in RELATIONS],
-    }
-    (path / "meta.json").write_text(json.dumps(meta))
-    return path, edges
+    return write_typed_graph(tmp_path_factory.mktemp("typed") / "graph")
 
 
 def test_rows_labels_and_edges_are_those_of_the_dataset(typed):

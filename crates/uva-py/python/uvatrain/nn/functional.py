@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from .. import _core
 from .lists import Lists
 
-__all__ = ["attention", "maxima", "weighted_sums"]
+__all__ = ["attention", "dots", "maxima", "weighted_sums"]
 
 MEAN = "mean"
 
@@ -85,6 +85,42 @@ class _WeightedSums(Function):
             of_weights = torch.empty_like(weights)
             _core.list_dots(lists.indptr, lists.indices, rows, gradient, of_weights, torch.get_num_threads())
         return of_rows, of_weights, None, None
+
+
+def dots(lists: Lists, rows: Tensor, others: Tensor, heads: int) -> Tensor:
+    """[num_edges, heads]: the scalar products of the source's row and the destination's of `others`, in `heads` equal parts.
+
+    rows: [num_src, width]; others: [num_dst, width].
+    """
+    if _by_our_loops(rows, others):
+        return _apply(_Dots, rows, others, lists, heads)
+    pairs = rows.index_select(0, lists.indices) * others.index_select(0, lists.destinations())
+    return pairs.view(-1, heads, rows.size(1) // heads).sum(dim=-1)
+
+
+class _Dots(Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, others: Tensor, lists: Lists, heads: int) -> Tensor:
+        rows, others = rows.detach().contiguous(), others.detach().contiguous()
+        out = rows.new_empty(lists.num_edges, heads)
+        _core.list_dots(lists.indptr, lists.indices, rows, others, out, torch.get_num_threads())
+        ctx.lists = lists
+        ctx.save_for_backward(rows, others)
+        return out
+
+    @staticmethod
+    @once_differentiable  # Its own type makes parameters positional, where `Function.backward` has names.
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, None, None]:
+        (rows, others), lists, gradient = ctx.saved_tensors, ctx.lists, gradient.contiguous()
+        of_rows = of_others = None
+        if ctx.needs_input_grad[0]:
+            picked_by, order = lists.transposed()
+            of_rows = _sums(picked_by, others, gradient.index_select(0, order))
+        if ctx.needs_input_grad[1]:
+            of_others = _sums(lists, rows, gradient)
+        return of_rows, of_others, None, None
 
 
 def maxima(lists: Lists, rows: Tensor) -> Tensor:
