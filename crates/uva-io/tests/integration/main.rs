@@ -26,6 +26,7 @@ mod rounded_or_left;
 mod splits;
 mod typed_changes;
 mod typed_graphbolt;
+mod typed_igb;
 mod typed_npy;
 mod typed_ogb;
 mod typed_writer;
