@@ -66,7 +66,7 @@ impl SeedSource {
 }
 
 /// All sources.
-pub static SOURCES: [SeedSource; 15] = [
+pub static SOURCES: [SeedSource; 17] = [
     SeedSource::new("npy", "npy", "", arrays),
     SeedSource::new("npy-typed", "npy", "", typed_arrays).typed(),
     SeedSource::new("planetoid", "planetoid", "", citations),
@@ -81,7 +81,9 @@ pub static SOURCES: [SeedSource; 15] = [
     SeedSource::new("igb", "igb", "", igb),
     SeedSource::new("igb-typed", "igb", "", typed_igb).typed().variant("typed"),
     SeedSource::new("csv", "csv", "", comma_separated),
+    SeedSource::new("csv-typed", "csv", "", typed_comma_separated).typed(),
     SeedSource::new("parquet", "parquet", "", tables),
+    SeedSource::new("parquet-typed", "parquet", "", typed_tables).typed(),
 ];
 
 /// Writes the files of a source into the directory `source`, those of archives by `method`.
@@ -319,6 +321,20 @@ fn comma_separated(files: &mut Files) {
     files.insert("nodes.csv".to_owned(), nodes.as_bytes().to_vec());
     let edges = "src,dst,kind\r\na,d,x\r\n\"b\"\"\",c,\"x\r\ny\"\r\na,\"b\"\"\",y\r\nd,a,\r\n";
     files.insert("edges.csv".to_owned(), edges.as_bytes().to_vec());
+}
+
+/// Papers with features, classes and splits; authors without a table.
+fn typed_comma_separated(files: &mut Files) {
+    text(files, "nodes/paper.csv", "id,year,label,split\n10,1.5,x,train\n20,2,y,test\n30,3,,valid\n");
+    text(files, "edges/author__writes__paper.csv", "src,dst,weight\nann,20,0.5\nbob,10,1\nann,10,2\n");
+    text(files, "edges/paper__cites__paper.csv", "src,dst\n10,20\n20,20\n");
+}
+
+/// The tables of [`tables`], as a node type and a relation.
+fn typed_tables(files: &mut Files) {
+    let edges = include_bytes!("../seeds/edges.parquet").to_vec();
+    files.insert("edges/node__to__node.parquet".to_owned(), edges);
+    files.insert("nodes/node.parquet".to_owned(), include_bytes!("../seeds/nodes.parquet").to_vec());
 }
 
 /// Four edges between four named nodes, each table in two row groups, as the importer's tests write them.

@@ -178,7 +178,7 @@ fn generate_makes_typed_graphs_by_preset_and_by_kind() {
         facts["types"].as_array().unwrap().iter().map(|facts| facts[key].clone()).collect()
     };
     assert_eq!(json!(of_types("nodes")), json!([2000, 7141, 175, 1684, 162, 8]));
-    assert_eq!(json!(of_types("feature_type")), json!(["f16"; 6]));
+    assert_eq!(json!(of_types("feature_type")), json!(vec!["f16"; 6]));
     assert_eq!(
         (&facts["types"][0]["classes"], facts["relations"].as_array().unwrap().len()),
         (&json!(40), 11)

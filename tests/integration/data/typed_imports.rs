@@ -37,6 +37,19 @@ fn found(directory: &Path) -> [Value; 2] {
 }
 
 #[test]
+fn tables_of_types_and_relations_are_imported() {
+    let temp = directory();
+    write(temp.path(), "tables/nodes/paper.csv", "id,year,label\n10,1.5,x\n20,2,y\n");
+    write(temp.path(), "tables/edges/author__writes__paper.csv", "src,dst\nann,20\nbob,10\nann,10\n");
+    run(temp.path(), "import --from csv tables out --reverse").succeeds();
+    let relations = json!([["author writes paper", 3], ["paper rev_writes author", 3]]);
+    assert_eq!(found(temp.path()), [json!([["author", 2], ["paper", 2]]), relations]);
+    write(temp.path(), "tables/edges/author__writes__paper.csv", "src,dst\nann,30\n");
+    run(temp.path(), "import --from csv tables again")
+        .refuses(2, &["author__writes__paper", "table of paper"]);
+}
+
+#[test]
 fn igb_is_imported_with_all_types_and_as_mlperf_trains_it() {
     let temp = directory();
     let array = |name: &str, bytes: Vec<u8>| write(temp.path(), &format!("tiny/processed/{name}.npy"), bytes);

@@ -29,6 +29,7 @@ mod typed_graphbolt;
 mod typed_igb;
 mod typed_npy;
 mod typed_ogb;
+mod typed_tables;
 mod typed_writer;
 
 use std::fs;

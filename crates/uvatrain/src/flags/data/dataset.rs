@@ -88,8 +88,8 @@ pub struct ImportFlags {
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
 
-    /// For typed graphs of npy, ogb, graphbolt, igb and nt: add the reverse of every relation, or of the named ones
-    /// [default: true for ogb and igb, otherwise false]
+    /// For typed graphs: add the reverse of every relation, or of the named ones [default: true for ogb and igb, otherwise
+    /// false]
     #[arg(
         long,
         value_name = "BOOL|RELATION,…",
