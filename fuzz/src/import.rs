@@ -25,6 +25,7 @@ pub fn import(source: &SeedSource, input: &[u8]) -> bool {
         deduplicate: (how & 2 != 0).then_some((how & 4 != 0).into()),
         self_loops: (how & 8 != 0).then_some(SelfLoops::Add.into()),
         reverse: (takes_reverse && how & 16 != 0).then_some((how & 32 != 0).into()),
+        variant: source.variant.map(str::to_owned),
         ..ImportOptions::default()
     };
     let importer = import::importer(source.importer).expect("an importer");

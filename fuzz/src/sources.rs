@@ -21,6 +21,9 @@ pub struct SeedSource {
     pub importer: &'static str,
     /// The file that is passed to the importer; the directory if empty.
     pub path: &'static str,
+    /// The variant to import, of importers that have some.
+    pub variant: Option<&'static str>,
+    is_typed: bool,
     make: fn(&mut Files),
     files: OnceLock<Files>,
 }
@@ -32,13 +35,24 @@ impl SeedSource {
         path: &'static str,
         make: fn(&mut Files),
     ) -> SeedSource {
-        SeedSource { name, importer, path, make, files: OnceLock::new() }
+        let (variant, is_typed) = (None, false);
+        SeedSource { name, importer, path, variant, is_typed, make, files: OnceLock::new() }
+    }
+
+    const fn typed(mut self) -> SeedSource {
+        self.is_typed = true;
+        self
+    }
+
+    const fn variant(mut self, name: &'static str) -> SeedSource {
+        self.variant = Some(name);
+        self
     }
 
     /// Whether the source is a typed graph.
     #[must_use]
     pub fn is_typed(&self) -> bool {
-        ["npy-typed", "ogb-typed", "nt", "graphbolt-typed"].contains(&self.name)
+        self.is_typed
     }
 
     /// The files, made once.
@@ -52,21 +66,24 @@ impl SeedSource {
 }
 
 /// All sources.
-pub static SOURCES: [SeedSource; 14] = [
+pub static SOURCES: [SeedSource; 17] = [
     SeedSource::new("npy", "npy", "", arrays),
-    SeedSource::new("npy-typed", "npy", "", typed_arrays),
+    SeedSource::new("npy-typed", "npy", "", typed_arrays).typed(),
     SeedSource::new("planetoid", "planetoid", "", citations),
     SeedSource::new("gnn-npz", "gnn-npz", "graph.npz", rows),
     SeedSource::new("edgelist", "edgelist", "graph.txt.gz", lines),
     SeedSource::new("ogb-text", "ogb", "", benchmark_text),
     SeedSource::new("ogb-archives", "ogb", "", benchmark_archives),
-    SeedSource::new("ogb-typed", "ogb", "", typed_benchmark),
-    SeedSource::new("nt", "nt", "", triples),
+    SeedSource::new("ogb-typed", "ogb", "", typed_benchmark).typed(),
+    SeedSource::new("nt", "nt", "", triples).typed(),
     SeedSource::new("graphbolt", "graphbolt", "", graphbolt),
-    SeedSource::new("graphbolt-typed", "graphbolt", "", typed_graphbolt),
+    SeedSource::new("graphbolt-typed", "graphbolt", "", typed_graphbolt).typed(),
     SeedSource::new("igb", "igb", "", igb),
+    SeedSource::new("igb-typed", "igb", "", typed_igb).typed().variant("typed"),
     SeedSource::new("csv", "csv", "", comma_separated),
+    SeedSource::new("csv-typed", "csv", "", typed_comma_separated).typed(),
     SeedSource::new("parquet", "parquet", "", tables),
+    SeedSource::new("parquet-typed", "parquet", "", typed_tables).typed(),
 ];
 
 /// Writes the files of a source into the directory `source`, those of archives by `method`.
@@ -291,12 +308,33 @@ fn igb(files: &mut Files) {
     array(files, "processed/paper__cites__paper/edge_index.npy", &[2], &[4_i64, 0, 1, 0, 2, 2, 0, 4]);
 }
 
+/// The papers of [`igb`], with two authors.
+fn typed_igb(files: &mut Files) {
+    igb(files);
+    array(files, "processed/author/node_feat.npy", &[2], &[0_f32, 1.0, 2.0, 3.0]);
+    array(files, "processed/paper__written_by__author/edge_index.npy", &[2], &[4_i32, 0, 1, 1, 4, 1]);
+}
+
 /// Four edges between four named nodes, with features, classes by name and splits.
 fn comma_separated(files: &mut Files) {
     let nodes = "id,height,label,split\nd,1.5,\"x, y\",train\nc,2,z,valid\n\"b\"\"\",-3,,test\na,4e1,z,\n";
     files.insert("nodes.csv".to_owned(), nodes.as_bytes().to_vec());
     let edges = "src,dst,kind\r\na,d,x\r\n\"b\"\"\",c,\"x\r\ny\"\r\na,\"b\"\"\",y\r\nd,a,\r\n";
     files.insert("edges.csv".to_owned(), edges.as_bytes().to_vec());
+}
+
+/// Papers with features, classes and splits; authors without a table.
+fn typed_comma_separated(files: &mut Files) {
+    text(files, "nodes/paper.csv", "id,year,label,split\n10,1.5,x,train\n20,2,y,test\n30,3,,valid\n");
+    text(files, "edges/author__writes__paper.csv", "src,dst,weight\nann,20,0.5\nbob,10,1\nann,10,2\n");
+    text(files, "edges/paper__cites__paper.csv", "src,dst\n10,20\n20,20\n");
+}
+
+/// The tables of [`tables`], as a node type and a relation.
+fn typed_tables(files: &mut Files) {
+    let edges = include_bytes!("../seeds/edges.parquet").to_vec();
+    files.insert("edges/node__to__node.parquet".to_owned(), edges);
+    files.insert("nodes/node.parquet".to_owned(), include_bytes!("../seeds/nodes.parquet").to_vec());
 }
 
 /// Four edges between four named nodes, each table in two row groups, as the importer's tests write them.

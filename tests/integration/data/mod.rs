@@ -9,3 +9,4 @@ mod partition;
 mod parts;
 mod propagate;
 mod typed;
+mod typed_imports;

@@ -168,6 +168,21 @@ fn generate_makes_typed_graphs_by_preset_and_by_kind() {
     assert_eq!(json!(nodes), json!([1473, 2270, 17, 120]));
     assert_eq!((&facts["target"], &facts["types"][0]["feature_dim"]), (&json!("paper"), &json!(4)));
     assert_eq!(facts["relations"].as_array().unwrap().len(), 7);
+    run(
+        temp.path(),
+        "generate igbh --preset igbh-tiny --scale 0.02 --feat-dim 4 --feat-dtype f16 --classes 40",
+    )
+    .succeeds();
+    let facts = run(temp.path(), "info igbh --verify --json").succeeds().json();
+    let of_types = |key: &str| -> Vec<Value> {
+        facts["types"].as_array().unwrap().iter().map(|facts| facts[key].clone()).collect()
+    };
+    assert_eq!(json!(of_types("nodes")), json!([2000, 7141, 175, 1684, 162, 8]));
+    assert_eq!(json!(of_types("feature_type")), json!(vec!["f16"; 6]));
+    assert_eq!(
+        (&facts["types"][0]["classes"], facts["relations"].as_array().unwrap().len()),
+        (&json!(40), 11)
+    );
     let words =
         "generate typed --kind typed --nodes 3000 --avg-degree 20 --feat-dim 8 --classes 6 --featureless";
     let said = run(temp.path(), words).succeeds().stderr;

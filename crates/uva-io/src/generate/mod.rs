@@ -18,7 +18,7 @@ pub use generators::{GENERATORS, best_accuracies, estimate, shape, write};
 pub use options::common::Common;
 pub use options::shape_options::ShapeOptions;
 pub use options::train_by::TrainBy;
-pub use planted_types::{PlantedRelation, PlantedType, PlantedTypes};
+pub use planted_types::{DrawnAt, PlantedRelation, PlantedType, PlantedTypes};
 pub use preset::{PRESETS, Preset};
 pub use recipe::{Generator, Planned, Recipe};
 pub use shapes::citation::Citation;

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use serde_json::{Map, Value};
 use uva_files::disk_space::{self, BytesOnDisk};
 use uva_files::progress::in_steps;
+use uva_graph::csc::Ends;
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{GraphError, NodeType, Progress, Relation, Split, Summary, mix, names, verify};
 
@@ -33,11 +34,22 @@ pub struct PlantedType {
     pub has_features: bool,
 }
 
+/// The end of a relation whose nodes have the lists that are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DrawnAt {
+    /// Each destination has a list of sources.
+    Destinations,
+    /// Each source has a list of destinations.
+    Sources,
+}
+
 /// A relation of a generated graph.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlantedRelation {
     /// Source, name and destination.
     pub names: [&'static str; 3],
+    /// The end that has the lists.
+    pub drawn_at: DrawnAt,
     /// Mean length of a list, without reverse edges.
     pub mean: f64,
     /// The reverse edges.
@@ -50,7 +62,7 @@ pub trait PlantedTypes: Sync {
     fn types(&self) -> Vec<PlantedType>;
     /// The relations.
     fn relations(&self) -> Vec<PlantedRelation>;
-    /// Appends the neighbours of `node`, ascending and without repeats.
+    /// Appends the neighbours of `node`, of the end that has the lists, ascending and without repeats.
     fn neighbours_of(&self, relation: usize, node: u64, list: &mut Vec<u64>);
     /// The class that the features of a node show; `None` if they are noise.
     fn shown_class(&self, node_type: usize, node: u64) -> Option<u64>;
@@ -87,9 +99,13 @@ pub(super) fn estimate(
         types.iter().filter(|planted| planted.has_features).map(|planted| planted.nodes).sum();
     let labels = types[0].nodes * 16;
     let (mut edges, mut lists, mut largest) = (0, 0, 0);
-    for PlantedRelation { names: [source, _, destination], mean, reversal } in relations {
+    for PlantedRelation { names: [source, _, destination], drawn_at, mean, reversal } in relations {
         let [sources, destinations] = [source, destination].map(|name| nodes_of(name));
-        let drawn = (mean * destinations as f64) as u64;
+        let owners = match drawn_at {
+            DrawnAt::Destinations => destinations,
+            DrawnAt::Sources => sources,
+        };
+        let drawn = (mean * owners as f64) as u64;
         let (list_nodes, entries, id_bytes) = match reversal {
             Reversal::None => (destinations, drawn, drawn * id_bytes(sources)),
             Reversal::Same => (destinations, 2 * drawn, 2 * drawn * id_bytes(sources)),
@@ -180,16 +196,24 @@ fn write_relation(
     progress: &dyn Fn(Progress),
 ) -> Result<(), GraphError> {
     let relation = Relation(number as u16);
-    let destinations = writer.ends(relation).destinations;
+    let Ends { sources, destinations } = writer.ends(relation);
+    let owners = match planted.drawn_at {
+        DrawnAt::Destinations => destinations,
+        DrawnAt::Sources => sources,
+    };
     let bytes = (planted.mean * 8.0) as usize + 32;
     writer.relation(relation, &EdgeColumns::default(), progress, &mut |builder| {
-        in_steps("edges", destinations, bytes, progress, |nodes| {
+        in_steps("edges", owners, bytes, progress, |nodes| {
             let lists = lists_of(&nodes, threads, &|node, list| shape.neighbours_of(number, node, list));
             let lengths = lists.iter().flat_map(|(lengths, _)| lengths);
             let mut neighbours = lists.iter().flat_map(|(_, neighbours)| neighbours);
             for (node, &length) in nodes.zip(lengths) {
-                for &source in neighbours.by_ref().take(length as usize) {
-                    builder.push(source, node, 0.0)?;
+                for &neighbour in neighbours.by_ref().take(length as usize) {
+                    let (source, destination) = match planted.drawn_at {
+                        DrawnAt::Destinations => (neighbour, node),
+                        DrawnAt::Sources => (node, neighbour),
+                    };
+                    builder.push(source, destination, 0.0)?;
                 }
             }
             Ok(())

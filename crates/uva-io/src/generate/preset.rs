@@ -9,8 +9,8 @@
 //!   gives. products has 61,859,140 undirected edges.
 //! - `mag240m`: Hu et al. 2021, "OGB-LSC", the papers and the citations among them alone; features are float16. Test is
 //!   test-dev and test-challenge together.
-//! - `mag`: the papers of ogbn-mag (Hu et al. 2020) and their citations; the other types and relations are in
-//!   `shapes/mag.rs`.
+//! - `mag`, `mag240m-typed`, `igbh-tiny` … `igbh-full`: see `shapes/mag/published.rs`. Nodes and edges here are papers and
+//!   citations.
 //! - `reddit`: Hamilton et al. 2017, in the counts of DGL's `RedditDataset`.
 //! - `twitter`: twitter-2010 (Kwak et al. 2010; Laboratory for Web Algorithmics). `uk-2006`: uk-2006-05 (Boldi et al.).
 //!   Neither has features or labels. Rows of 256, 150 classes and the splits are those that GNNLab (Yang et al. 2022)
@@ -27,6 +27,7 @@ use super::options::common::Common;
 use super::options::train_by::TrainBy;
 use super::recipe::{Generator, Recipe};
 use super::shapes::citation::{self, Citation};
+use super::shapes::mag::published::{self, PublishedGraph};
 use super::shapes::mag::{self, Mag};
 use super::shapes::power_law::{self, PowerLaw};
 use super::shapes::web::{self, Web};
@@ -65,9 +66,11 @@ enum Shape {
     /// The citation shape, with labels in all fields.
     AllLabelled,
     Web,
-    /// Typed: papers, authors, institutions and fields.
-    Mag,
+    /// Typed: papers, authors and more.
+    Mag(&'static PublishedGraph),
 }
+
+const IGBH: &str = "papers, authors, institutes, fields and venues of the IGB";
 
 /// A preset with float32 rows.
 const fn preset(
@@ -90,6 +93,22 @@ const fn igb(name: &'static str, nodes: u64, edges: u64, labelled: u64) -> Prese
     preset(name, "citations of the IGB", Shape::AllLabelled, [nodes, edges], [1024, 19], splits)
 }
 
+/// A typed graph of papers.
+const fn typed(name: &'static str, about: &'static str, published: &'static PublishedGraph) -> Preset {
+    Preset {
+        name,
+        about,
+        nodes: published.papers,
+        edges: published.citations,
+        feature_dim: published.feature_dim,
+        feature_element: published.feature_element,
+        classes: published.classes,
+        splits: published.splits,
+        train_by: TrainBy::Shape,
+        shape: Shape::Mag(published),
+    }
+}
+
 const fn in_half_precision(preset: Preset) -> Preset {
     Preset { feature_element: ElementType::F16, ..preset }
 }
@@ -98,12 +117,10 @@ const fn trained_by_degree(preset: Preset) -> Preset {
     Preset { train_by: TrainBy::Degree, ..preset }
 }
 
-/// The minimum number of nodes per field.
-const FIELD: u64 = 256;
-
 /// All presets, the small ones first.
-pub static PRESETS: [Preset; 14] = [
+pub static PRESETS: [Preset; 20] = [
     igb("igb-tiny", 100_000, 547_416, 100_000),
+    typed("igbh-tiny", IGBH, &published::IGBH_TINY),
     preset(
         "reddit",
         "posts with a commenter in common",
@@ -112,15 +129,9 @@ pub static PRESETS: [Preset; 14] = [
         [602, 41],
         [153_431, 23_831, 55_703],
     ),
-    preset(
-        "mag",
-        "papers, authors, institutions and fields, ogbn-mag",
-        Shape::Mag,
-        [mag::PAPERS, mag::CITATIONS],
-        [128, 349],
-        mag::SPLITS,
-    ),
+    typed("mag", "papers, authors, institutions and fields, ogbn-mag", &published::OGBN_MAG),
     igb("igb-small", 1_000_000, 12_070_502, 1_000_000),
+    typed("igbh-small", IGBH, &published::IGBH_SMALL),
     preset(
         "products",
         "co-purchases, ogbn-products",
@@ -130,6 +141,7 @@ pub static PRESETS: [Preset; 14] = [
         [196_615, 39_323, 2_213_091],
     ),
     igb("igb-medium", 10_000_000, 120_077_694, 10_000_000),
+    typed("igbh-medium", IGBH, &published::IGBH_MEDIUM),
     preset(
         "twitter",
         "followers, twitter-2010",
@@ -147,6 +159,7 @@ pub static PRESETS: [Preset; 14] = [
         [1_000_000, 200_000, 100_000],
     ),
     igb("igb-large", 100_000_000, 1_223_571_364, 100_000_000),
+    typed("igbh-large", IGBH, &published::IGBH_LARGE),
     preset(
         "uk-2007",
         "links of .uk, uk-2007-05",
@@ -171,6 +184,7 @@ pub static PRESETS: [Preset; 14] = [
         [768, 153],
         [1_112_392, 138_949, 146_818],
     )),
+    typed("mag240m-typed", "papers, authors and institutions of MAG240M", &published::MAG240M),
     trained_by_degree(preset(
         "uk-union",
         "links of .uk over a year, uk-union-2006-06-2007-05",
@@ -180,6 +194,7 @@ pub static PRESETS: [Preset; 14] = [
         [1_336_330, 200_000, 100_000],
     )),
     igb("igb-full", 269_346_174, 3_996_442_004, 227_130_858),
+    typed("igbh-full", IGBH, &published::IGBH_FULL),
 ];
 
 impl Preset {
@@ -195,7 +210,7 @@ impl Preset {
             Shape::PowerLaw => &power_law::GENERATOR,
             Shape::FewLabels | Shape::AllLabelled => &citation::GENERATOR,
             Shape::Web => &web::GENERATOR,
-            Shape::Mag => &mag::GENERATOR,
+            Shape::Mag(_) => &mag::GENERATOR,
         }
     }
 
@@ -230,22 +245,10 @@ impl Preset {
         };
         Ok(match self.shape {
             Shape::PowerLaw => Box::new(PowerLaw::of(common)),
-            Shape::FewLabels => {
-                let defaults = Citation::default();
-                let most = defaults.fields_per_class;
-                let fields_per_class = (nodes / (common.classes * FIELD)).clamp(1, most);
-                // With one field per class there are no other fields with lower coverage.
-                let others = (fields_per_class - 1) as f64 / (most - 1) as f64;
-                let coverage = 1.0 + (defaults.coverage - 1.0) * others;
-                Box::new(Citation { common, fields_per_class, coverage, ..defaults })
-            }
-            Shape::AllLabelled => {
-                let labelled =
-                    Citation { fields_per_class: 1, coverage: 1.0, window: 1.0, ..Citation::default() };
-                Box::new(Citation { common, ..labelled })
-            }
+            Shape::FewLabels => Box::new(Citation::few_labelled(common)),
+            Shape::AllLabelled => Box::new(Citation::all_labelled(common)),
             Shape::Web => Box::new(Web { common, ..Web::default() }),
-            Shape::Mag => Box::new(Mag { common }),
+            Shape::Mag(published) => Box::new(Mag::of(published).with(common)),
         })
     }
 }

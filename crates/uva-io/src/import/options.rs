@@ -35,10 +35,10 @@ pub struct ImportOptions {
     /// Columns of tables; for `csv` and `parquet` only.
     pub tables: TableColumns,
     /// Selects one of several: the scheme of an `ogb` split, the task of a `graphbolt` dataset, `19` or `2K` for the
-    /// labels of `igb`.
+    /// labels of `igb`, `typed` or `mlperf` for its typed graphs.
     pub variant: Option<String>,
     /// Add the reverse of relations of a typed graph: `rev_R`, or for `ogb` the same relation if both its ends are of one
-    /// type. `None` adds them for `ogb` only.
+    /// type. `None` adds them for `ogb` and `igb` only.
     pub reverse: Option<Scoped<bool>>,
     /// Read labels as float32 targets of regression, even where they are whole numbers.
     pub regression: Option<Scoped<bool>>,
@@ -126,14 +126,16 @@ impl ImportOptions {
     }
 
     /// The options specific to some importers, and whether each was given.
-    pub(super) fn extras(&self) -> [(Extra, bool); 7] {
+    pub(super) fn extras(&self) -> [(Extra, bool); 8] {
+        let lines = EdgeList { arrays: None, ..self.edge_list.clone() };
         [
             (Extra::Variant, self.variant.is_some()),
             (Extra::Reverse, self.reverse.is_some()),
             (Extra::Regression, self.regression.is_some()),
             (Extra::Literals, self.literals.is_some()),
             (Extra::Time, self.time.is_some()),
-            (Extra::Lines, self.edge_list != EdgeList::default()),
+            (Extra::Lines, lines != EdgeList::default()),
+            (Extra::Arrays, self.edge_list.arrays.is_some()),
             (Extra::Tables, self.tables != TableColumns::default()),
         ]
     }
@@ -163,8 +165,10 @@ pub enum Extra {
     Variant,
     /// [`ImportOptions::reverse`].
     Reverse,
-    /// [`ImportOptions::edge_list`].
+    /// [`ImportOptions::edge_list`], except the arrays.
     Lines,
+    /// [`EdgeList::arrays`].
+    Arrays,
     /// [`ImportOptions::tables`].
     Tables,
     /// [`ImportOptions::regression`].
@@ -186,8 +190,9 @@ impl Extra {
             Extra::Literals => "literals",
             Extra::Time => "time",
             Extra::Lines => {
-                "`ids`, `nodes`, `skip_lines`, `separator`, `quotes`, `comments`, `third_column` or `arrays`"
+                "`ids`, `nodes`, `skip_lines`, `separator`, `quotes`, `comments` or `third_column`"
             }
+            Extra::Arrays => "arrays",
         }
     }
 }
@@ -209,7 +214,7 @@ pub struct EdgeList {
     pub comments: bool,
     /// The meaning of a third column.
     pub third_column: Option<ThirdColumn>,
-    /// The directory with features, labels and splits, named as for `npy`.
+    /// The directory with features, labels and splits, named as for `npy`; for typed graphs of `igb` with splits only.
     pub arrays: Option<PathBuf>,
 }
 

@@ -93,7 +93,7 @@ fn other_names_dense_attributes_and_several_classes_are_read() {
 }
 
 #[test]
-fn an_error_names_array_place_and_value() {
+fn an_error_names_array_target_and_value() {
     let none = ImportOptions::default();
     let good = || [adjacency("adj_"), attributes(), label(npy(NpyType::I8, &[], &[1_i8, 0, 1, 1]))].concat();
     let refused = |name: &str, bytes: Option<Vec<u8>>, part: &str| {

@@ -26,8 +26,10 @@ mod rounded_or_left;
 mod splits;
 mod typed_changes;
 mod typed_graphbolt;
+mod typed_igb;
 mod typed_npy;
 mod typed_ogb;
+mod typed_tables;
 mod typed_writer;
 
 use std::fs;

@@ -13,7 +13,7 @@ use uva_graph::Split;
 use super::*;
 
 /// A column of one row group: values without nulls, and the levels with their positions.
-enum Column<'v> {
+pub(super) enum Column<'v> {
     Long(&'v [i64], &'v [i16]),
     Int(&'v [i32]),
     Double(&'v [f64], &'v [i16]),
@@ -24,7 +24,7 @@ enum Column<'v> {
     List(&'v [f32], &'v [i16], &'v [i16]),
 }
 
-fn table(schema: &str, properties: WriterProperties, groups: &[&[Column<'_>]]) -> Vec<u8> {
+pub(super) fn table(schema: &str, properties: WriterProperties, groups: &[&[Column<'_>]]) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(&format!("message table {{ {schema} }}")).unwrap());
     let mut file = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).unwrap();
     for columns in groups {
@@ -60,7 +60,7 @@ fn table(schema: &str, properties: WriterProperties, groups: &[&[Column<'_>]]) -
     file.into_inner().unwrap()
 }
 
-fn plain() -> WriterProperties {
+pub(super) fn plain() -> WriterProperties {
     WriterProperties::builder().build()
 }
 
@@ -71,13 +71,13 @@ const NODES: &str = "required binary id (UTF8); \
                      optional int64 label; optional binary split (UTF8);";
 
 /// Edges between named nodes, in two row groups.
-fn edges(properties: WriterProperties) -> Vec<u8> {
+pub(super) fn edges(properties: WriterProperties) -> Vec<u8> {
     let first = [Column::Text(&["a", "b", "a"], &[]), Column::Text(&["b", "c", "c"], &[])];
     table(NAMES, properties, &[&first, &[Column::Text(&["d"], &[]), Column::Text(&["a"], &[])]])
 }
 
 /// Their nodes, in two row groups.
-fn nodes(properties: WriterProperties) -> Vec<u8> {
+pub(super) fn nodes(properties: WriterProperties) -> Vec<u8> {
     let first = [
         Column::Text(&["d", "c"], &[]),
         Column::List(&[0.5, 1.0, 2.0, 3.0], &[3; 4], &[0, 1, 0, 1]),

@@ -59,6 +59,21 @@ fn scale_one_is_the_published_size_and_a_scale_of_nothing_is_refused() {
 }
 
 #[test]
+fn igbh_full_is_estimated_with_the_entries_and_lists_that_mlperf_trains() {
+    let full = Preset::named("igbh-full").unwrap();
+    let estimate = estimate(&*full.recipe(1.0).unwrap()).unwrap();
+    let papers = full.nodes as f64;
+    assert_eq!(estimate.nodes, 547_306_935 + 49_052 + 4547);
+    // The sizes of two relations are not published.
+    let guessed = 2.0 * (0.6 + 0.12) * papers;
+    let entries = estimate.edges as f64 - guessed;
+    assert!((entries / 11.624e9 - 1.0).abs() < 0.02, "{entries} entries");
+    let features = (547_306_935 + 49_052 + 4547) as f64 * 4096.0;
+    let lists = estimate.disk_bytes as f64 - features - 16.0 * papers - 4.0 * guessed;
+    assert!((lists / (46.5e9 + 15.2e9) - 1.0).abs() < 0.02, "{lists} bytes of lists");
+}
+
+#[test]
 fn an_estimate_is_what_the_files_come_to() {
     for preset in ["igb-tiny", "products", "uk-2006", "mag240m"] {
         let preset = Preset::named(preset).unwrap();

@@ -82,6 +82,27 @@ impl Default for Citation {
     }
 }
 
+/// The minimum number of nodes per field.
+const FIELD: u64 = 256;
+
+impl Citation {
+    /// Labels in one field of sixteen, or of fewer if the fields would be too small to cite within.
+    pub(crate) fn few_labelled(common: Common) -> Citation {
+        let defaults = Citation::default();
+        let most = defaults.fields_per_class;
+        let fields_per_class = (common.nodes / (common.classes * FIELD)).clamp(1, most);
+        // With one field per class there are no other fields with lower coverage.
+        let others = (fields_per_class - 1) as f64 / (most - 1) as f64;
+        let coverage = 1.0 + (defaults.coverage - 1.0) * others;
+        Citation { common, fields_per_class, coverage, ..defaults }
+    }
+
+    /// Labels in all fields.
+    pub(crate) fn all_labelled(common: Common) -> Citation {
+        Citation { common, fields_per_class: 1, coverage: 1.0, window: 1.0, ..Citation::default() }
+    }
+}
+
 /// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "citation",

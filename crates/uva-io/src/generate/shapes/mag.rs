@@ -1,15 +1,17 @@
-//! The generator of papers, authors, institutions and fields: the shape of ogbn-mag.
+//! The generator of typed graphs of papers, such as ogbn-mag, MAG240M and IGBH.
 //!
-//! Sizes of types and relations are those of ogbn-mag, in proportion to the number of papers. Citations have the shape of
-//! the citation generator, with all papers labelled, and both directions of each edge in one relation. In every other
+//! Sizes of types and relations are those of a [published graph](published), in proportion to the number of papers.
+//! Citations have the shape of the citation generator, and both directions of each edge in one relation. In every other
 //! relation, in-degrees follow a power law with exponent 2.6, sources one with 2.5. Each type has one shuffle of its ids,
-//! so a node with many edges in one relation has many in all.
-//!
-//! Sources of the figures: Hu et al. 2020, "Open Graph Benchmark", and the split sizes of ogb's loader.
+//! so a node with many edges in one relation has many in all. In a relation without a published size, a share of the
+//! sources has one edge each.
+
+pub(crate) mod published;
 
 use serde_json::Map;
-use uva_graph::{ElementType, GraphError, Split};
+use uva_graph::{GraphError, Split};
 
+use self::published::{OGBN_MAG, PublishedGraph};
 use super::citation::{self, Citation};
 use super::power_law::Degrees;
 use crate::generate::draws::permutation::Permutation;
@@ -18,58 +20,49 @@ use crate::generate::estimate::GeneratorEstimate;
 use crate::generate::options::common::Common;
 use crate::generate::options::train_by::TrainBy;
 use crate::generate::planted::{PlantedGraph, draw_list};
-use crate::generate::planted_types::{PlantedRelation, PlantedType, PlantedTypes, estimate, seed_of};
+use crate::generate::planted_types::{
+    DrawnAt, PlantedRelation, PlantedType, PlantedTypes, estimate, seed_of,
+};
 use crate::generate::recipe::{Generator, Planned, Recipe};
 use crate::typed::Reversal;
 
-/// Papers of ogbn-mag.
-pub(crate) const PAPERS: u64 = 736_389;
-/// Citations of ogbn-mag.
-pub(crate) const CITATIONS: u64 = 5_416_271;
-/// Papers of the splits of ogbn-mag.
-pub(crate) const SPLITS: [u64; 3] = [629_571, 64_879, 41_939];
-
-/// The other types of ogbn-mag, and their nodes.
-const OTHER_TYPES: [(&str, u64); 3] = [("author", 1_134_649), ("institution", 8_740), ("field", 59_965)];
-
-/// A relation of ogbn-mag except the citations: its names, the types at its ends, and the number of its edges.
-struct Published {
-    names: [&'static str; 3],
-    ends: [usize; 2],
-    edges: u64,
-}
-
-const OTHER_RELATIONS: [Published; 3] = [
-    Published { names: ["author", "writes", "paper"], ends: [1, 0], edges: 7_145_660 },
-    Published { names: ["author", "affiliated_with", "institution"], ends: [1, 2], edges: 1_043_998 },
-    Published { names: ["paper", "has_topic", "field"], ends: [0, 3], edges: 7_505_078 },
-];
-
-/// A graph of papers, authors, institutions and fields. `common` describes the papers; the mean degree is that of their
-/// citations. Other types and relations are in proportion.
+/// A graph of papers, authors and more. `common` describes the papers; the mean degree is that of their citations. Other
+/// types and relations are in proportion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mag {
     /// The options shared by all shapes.
     pub common: Common,
+    published: &'static PublishedGraph,
+}
+
+impl Mag {
+    /// The graph with the sizes of a published one.
+    pub(crate) fn of(published: &'static PublishedGraph) -> Mag {
+        let share = |count: u64| count as f64 / published.papers as f64;
+        let [train_share, valid_share, test_share] = published.splits.map(share);
+        let common = Common {
+            nodes: published.papers,
+            average_degree: share(published.citations),
+            feature_dim: published.feature_dim,
+            feature_element: published.feature_element,
+            classes: published.classes,
+            train_share,
+            valid_share,
+            test_share,
+            ..Common::default()
+        };
+        Mag { common, published }
+    }
+
+    /// The same shape with other options of the papers.
+    pub(crate) fn with(self, common: Common) -> Mag {
+        Mag { common, ..self }
+    }
 }
 
 impl Default for Mag {
     fn default() -> Mag {
-        let share = |count: u64| count as f64 / PAPERS as f64;
-        let [train_share, valid_share, test_share] = SPLITS.map(share);
-        Mag {
-            common: Common {
-                nodes: PAPERS,
-                average_degree: share(CITATIONS),
-                feature_dim: 128,
-                feature_element: ElementType::F32,
-                classes: 349,
-                train_share,
-                valid_share,
-                test_share,
-                ..Common::default()
-            },
-        }
+        Mag::of(&OGBN_MAG)
     }
 }
 
@@ -84,31 +77,45 @@ pub(crate) static GENERATOR: Generator = Generator {
 
 impl Mag {
     fn types(&self) -> Vec<PlantedType> {
-        let scale = self.common.nodes as f64 / PAPERS as f64;
-        let papers = PlantedType { name: "paper", nodes: self.common.nodes, has_features: true };
-        let others = OTHER_TYPES.map(|(name, nodes)| {
-            let nodes = ((nodes as f64 * scale).round() as u64).max(2);
-            PlantedType { name, nodes, has_features: false }
-        });
-        std::iter::once(papers).chain(others).collect()
+        let scale = self.common.nodes as f64 / self.published.papers as f64;
+        let mut types = Vec::new();
+        for (name, nodes) in self.published.all_types() {
+            let is_paper = types.is_empty();
+            let scaled = ((nodes as f64 * scale).round() as u64).max(2);
+            let nodes = if is_paper { self.common.nodes } else { scaled };
+            types.push(PlantedType {
+                name,
+                nodes,
+                has_features: is_paper || self.published.all_have_features,
+            });
+        }
+        types
     }
 
     fn relations(&self) -> Vec<PlantedRelation> {
-        let types = self.types();
-        let published_nodes = [PAPERS, OTHER_TYPES[0].1, OTHER_TYPES[1].1, OTHER_TYPES[2].1];
-        let more = self.common.average_degree / (CITATIONS as f64 / PAPERS as f64);
+        let (types, published) = (self.types(), self.published);
+        let published_nodes: Vec<u64> = published.all_types().map(|(_, nodes)| nodes).collect();
+        let more = self.common.average_degree / (published.citations as f64 / published.papers as f64);
         let cites = PlantedRelation {
             names: ["paper", "cites", "paper"],
+            drawn_at: DrawnAt::Destinations,
             mean: self.common.average_degree,
             reversal: Reversal::Same,
         };
-        let others = OTHER_RELATIONS.map(|Published { names, ends: [source, destination], edges }| {
+        let counted = published.relations.iter().zip(published.edges).map(|(&names, &edges)| {
+            let [source, destination] = [names[0], names[2]].map(|name| published.type_at(name));
             let mean = more * edges as f64 / published_nodes[destination] as f64;
             // A small graph has fewer sources than a list of the published length.
             let mean = mean.min(types[source].nodes as f64 / 2.0);
-            PlantedRelation { names, mean, reversal: Reversal::Separate }
+            PlantedRelation { names, drawn_at: DrawnAt::Destinations, mean, reversal: Reversal::Separate }
         });
-        std::iter::once(cites).chain(others).collect()
+        let guessed = published.guessed.iter().map(|&(names, mean)| PlantedRelation {
+            names,
+            drawn_at: DrawnAt::Sources,
+            mean,
+            reversal: Reversal::Separate,
+        });
+        std::iter::once(cites).chain(counted).chain(guessed).collect()
     }
 }
 
@@ -134,11 +141,19 @@ impl Recipe for Mag {
     }
 }
 
-/// A relation whose lists are drawn by degree alone.
+/// A relation whose lists are drawn without regard to classes.
 struct Drawn {
+    /// The type whose nodes have the lists, and the type of their entries.
     ends: [usize; 2],
     seed: u64,
-    degrees: Degrees,
+    length: Length,
+}
+
+/// The length of a list.
+enum Length {
+    PowerLaw(Degrees),
+    /// One entry with this probability, otherwise none.
+    One(f64),
 }
 
 struct Plan {
@@ -152,13 +167,16 @@ struct Plan {
 impl Plan {
     fn new(options: &Mag) -> Result<Plan, GraphError> {
         let common = options.common.clone();
+        common.check()?;
         if common.train_by == TrainBy::Degree {
             let message = "by degree is not supported with `kind=mag`, whose papers train in order of time";
             return Err(GraphError::usage("train_by", message));
         }
-        let all_labelled =
-            Citation { common, fields_per_class: 1, coverage: 1.0, window: 1.0, ..Citation::default() };
-        let citations = citation::CitationPlan::new(&all_labelled)?;
+        let labelled = match options.published.few_labels {
+            true => Citation::few_labelled(common),
+            false => Citation::all_labelled(common),
+        };
+        let citations = citation::CitationPlan::new(&labelled)?;
         let (types, relations) = (options.types(), options.relations());
         let seed = options.common.seed;
         let shuffles = types
@@ -166,12 +184,19 @@ impl Plan {
             .enumerate()
             .map(|(number, planted)| Permutation::new(planted.nodes, seed_of(seed, number)))
             .collect();
-        let drawn =
-            OTHER_RELATIONS.iter().zip(&relations[1..]).enumerate().map(|(at, (published, planted))| {
-                let [sources, destinations] = published.ends.map(|end| types[end].nodes);
-                let degrees = Degrees::between(destinations, sources as f64, planted.mean);
-                Drawn { ends: published.ends, seed: seed_of(seed, at + 1), degrees }
-            });
+        let drawn = relations.iter().enumerate().skip(1).map(|(number, planted)| {
+            let [source, destination] =
+                [planted.names[0], planted.names[2]].map(|name| options.published.type_at(name));
+            let (ends, length) = match planted.drawn_at {
+                DrawnAt::Destinations => {
+                    let [sources, destinations] = [source, destination].map(|end| types[end].nodes);
+                    let degrees = Degrees::between(destinations, sources as f64, planted.mean);
+                    ([destination, source], Length::PowerLaw(degrees))
+                }
+                DrawnAt::Sources => ([source, destination], Length::One(planted.mean)),
+            };
+            Drawn { ends, seed: seed_of(seed, number), length }
+        });
         let drawn = drawn.collect();
         Ok(Plan { options: options.clone(), citations, types, shuffles, drawn })
     }
@@ -187,23 +212,26 @@ impl PlantedTypes for Plan {
     }
 
     fn neighbours_of(&self, relation: usize, node: u64, list: &mut Vec<u64>) {
-        let Some(Drawn { ends: [source, destination], seed, degrees }) =
+        let Some(Drawn { ends: [owner, other], seed, length }) =
             relation.checked_sub(1).map(|at| &self.drawn[at])
         else {
             return self.citations.neighbours_of(node, list);
         };
-        let position = self.shuffles[*destination].backward(node);
-        let degree = degrees.at(position, RandomStream::new(*seed, GeneratorPurpose::Degree, node).unit());
+        let unit = RandomStream::new(*seed, GeneratorPurpose::Degree, node).unit();
+        let length = match length {
+            Length::PowerLaw(degrees) => degrees.at(self.shuffles[*owner].backward(node), unit),
+            Length::One(share) => u64::from(unit < *share),
+        };
         let mut stream = RandomStream::new(*seed, GeneratorPurpose::Neighbours, node);
-        let (sources, shuffle) = (self.types[*source].nodes, &self.shuffles[*source]);
-        draw_list(list, degree, || {
+        let (others, shuffle) = (self.types[*other].nodes, &self.shuffles[*other]);
+        draw_list(list, length, || {
             let w = stream.unit();
-            Some(shuffle.forward(((w * w * w * sources as f64) as u64).min(sources - 1)))
+            Some(shuffle.forward(((w * w * w * others as f64) as u64).min(others - 1)))
         });
     }
 
-    fn shown_class(&self, _: usize, node: u64) -> Option<u64> {
-        Some(self.citations.class_of(node))
+    fn shown_class(&self, node_type: usize, node: u64) -> Option<u64> {
+        (node_type == 0).then(|| self.citations.class_of(node))
     }
 
     fn signal(&self) -> f64 {
@@ -219,7 +247,9 @@ impl PlantedTypes for Plan {
     }
 
     fn description(&self) -> Map<String, serde_json::Value> {
-        self.citations.description()
+        let mut description = self.citations.description();
+        description.extend(self.options.published.guesses());
+        description
     }
 }
 

@@ -16,7 +16,9 @@ use crate::generate::options::common::{Common, check_share};
 use crate::generate::options::shape_options::ShapeOptions;
 use crate::generate::options::train_by::TrainBy;
 use crate::generate::planted::draw_list;
-use crate::generate::planted_types::{PlantedRelation, PlantedType, PlantedTypes, estimate, seed_of};
+use crate::generate::planted_types::{
+    DrawnAt, PlantedRelation, PlantedType, PlantedTypes, estimate, seed_of,
+};
 use crate::generate::recipe::{Generator, Planned, Recipe};
 use crate::typed::Reversal;
 
@@ -79,7 +81,8 @@ impl TwoRelations {
 
     fn relations(&self) -> Vec<PlantedRelation> {
         let mean = self.common.average_degree / 2.0;
-        let of = |names| PlantedRelation { names, mean, reversal: Reversal::Separate };
+        let drawn_at = DrawnAt::Destinations;
+        let of = |names| PlantedRelation { names, drawn_at, mean, reversal: Reversal::Separate };
         vec![of(["tag", "has", "item"]), of(["user", "buys", "item"])]
     }
 }

@@ -391,16 +391,28 @@ impl ArrayStream {
         nodes: &NodeRange,
         end: impl Fn(u64) -> String,
     ) -> Result<(), GraphError> {
-        if ids.iter().fold(false, |any, &id| any | !nodes.has(id))
-            && let Some(wrong) = ids.iter().position(|&id| !nodes.has(id))
+        self.check_each_id(ids, |_| nodes, end)
+    }
+
+    /// As [`check_ids`](Self::check_ids), with the nodes that each position has ids of.
+    pub(crate) fn check_each_id<'n>(
+        &self,
+        ids: &[i64],
+        nodes: impl Fn(u64) -> &'n NodeRange,
+        end: impl Fn(u64) -> String,
+    ) -> Result<(), GraphError> {
+        let first = self.position.saturating_sub(ids.len() as u64);
+        let is_wrong = |(position, id): (u64, &i64)| !nodes(position).has(*id);
+        if (first..).zip(ids).fold(false, |any, entry| any | is_wrong(entry))
+            && let Some(wrong) = (first..).zip(ids).position(is_wrong)
         {
-            let position = self.position.saturating_sub((ids.len() - wrong) as u64);
+            let position = first + wrong as u64;
             let problem = StreamProblem::Id {
                 position,
                 at: self.offset(position),
                 end: end(position),
                 value: ids[wrong],
-                nodes: nodes.clone(),
+                nodes: nodes(position).clone(),
             };
             return Err(GraphError::invalid(&self.place, problem));
         }

@@ -8,6 +8,7 @@
 //! | nothing, ids are integers | those that occur, ascending; kept as `node_id.npy` unless they are 0 … N − 1 |
 //! | nothing, ids are names | those that occur, the first first; kept as `node_names.txt` |
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{BufWriter, Write};
@@ -18,7 +19,7 @@ use uva_graph::npy::{NpyType, NpyWriter, write_array};
 use uva_graph::{GraphError, names};
 use uva_mem::files::without_byte_order_mark;
 
-use super::output::{CHUNK, DatasetOutput};
+use super::output::CHUNK;
 use crate::import::options::Ids;
 use crate::import::reading::nodes::NodeRange;
 use crate::import::reading::text::{LineError, each_line, integer};
@@ -37,7 +38,7 @@ pub(crate) enum Numbering {
         places: HashMap<Box<[u8]>, u64>,
         in_order: Vec<Box<[u8]>>,
         /// The origin of the names, for messages.
-        said_by: &'static str,
+        said_by: Cow<'static, str>,
     },
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Integers {
     ids: Vec<i64>,
     lookup: Lookup,
     /// The origin of the ids, for messages.
-    said_by: &'static str,
+    said_by: Cow<'static, str>,
 }
 
 /// Two nodes with the same id.
@@ -98,8 +99,8 @@ pub(crate) fn check_ids(path: &Path, ids: &[i64]) -> Result<(), GraphError> {
 }
 
 /// Copies names of nodes, a line each, as [`named`] has found them.
-pub(crate) fn copy_names(from: &Path, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
-    named(from)?.write(output)
+pub(crate) fn copy_names(from: &Path, to: &Path) -> Result<(), GraphError> {
+    named(from)?.write(to)
 }
 
 impl Numbering {
@@ -113,14 +114,16 @@ impl Numbering {
             return Err(DuplicateId { first, second, id });
         }
         let lookup = Lookup::new(sorted);
-        Ok(Numbering::Integers(Integers { ids, lookup, said_by: names::NODE_IDS }))
+        Ok(Numbering::Integers(Integers { ids, lookup, said_by: names::NODE_IDS.into() }))
     }
 
     /// Sets the origin of the ids, for messages.
-    pub(crate) fn said_by(mut self, by: &'static str) -> Numbering {
+    pub(crate) fn said_by(mut self, by: impl Into<Cow<'static, str>>) -> Numbering {
         match &mut self {
             Numbering::Dense(_) | Numbering::FromOne(_) => {}
-            Numbering::Integers(Integers { said_by, .. }) | Numbering::Names { said_by, .. } => *said_by = by,
+            Numbering::Integers(Integers { said_by, .. }) | Numbering::Names { said_by, .. } => {
+                *said_by = by.into();
+            }
         }
         self
     }
@@ -165,7 +168,7 @@ impl Numbering {
     #[inline]
     pub(crate) fn place_of_name(&self, id: &[u8], end: &str) -> Result<u64, String> {
         let (found, said_by) = match self {
-            Numbering::Names { places, said_by, .. } => (places.get(id).copied(), *said_by),
+            Numbering::Names { places, said_by, .. } => (places.get(id).copied(), &**said_by),
             _ => (None, names::NODE_IDS),
         };
         found.ok_or_else(|| {
@@ -173,12 +176,12 @@ impl Numbering {
         })
     }
 
-    /// Writes the ids of all nodes, unless they are the nodes' numbers.
-    pub(crate) fn write(&self, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
+    /// Writes the ids of all nodes to a file in `directory`, unless they are the nodes' numbers.
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), GraphError> {
         match self {
             Numbering::Dense(_) => Ok(()),
             Numbering::FromOne(nodes) => {
-                let mut writer = NpyWriter::create(&output.path(names::NODE_IDS), NpyType::I64, &[])?;
+                let mut writer = NpyWriter::create(&directory.join(names::NODE_IDS), NpyType::I64, &[])?;
                 for first in (0..nodes.count.cast_signed()).step_by(CHUNK) {
                     let last = (first + CHUNK as i64).min(nodes.count.cast_signed());
                     writer.write(&(first + 1..=last).collect::<Vec<i64>>())?;
@@ -186,10 +189,10 @@ impl Numbering {
                 writer.finish().map(drop)
             }
             Numbering::Integers(integers) => {
-                write_array(&output.path(names::NODE_IDS), NpyType::I64, &[], &integers.ids)
+                write_array(&directory.join(names::NODE_IDS), NpyType::I64, &[], &integers.ids)
             }
             Numbering::Names { in_order, .. } => {
-                let path = output.path(names::NODE_NAMES);
+                let path = directory.join(names::NODE_NAMES);
                 let write = || -> std::io::Result<()> {
                     let mut file = BufWriter::new(std::fs::File::create_new(&path)?);
                     for name in in_order {
@@ -338,12 +341,12 @@ impl Survey {
                     (Some(0), Some(&last)) if last as u64 == nodes - 1 => dense(nodes),
                     _ => {
                         let lookup = Lookup::new(ids.iter().copied().zip(0..).collect());
-                        Numbering::Integers(Integers { ids, lookup, said_by: names::NODE_IDS })
+                        Numbering::Integers(Integers { ids, lookup, said_by: names::NODE_IDS.into() })
                     }
                 }
             }
             Ids::Name => {
-                let said_by = names::NODE_NAMES;
+                let said_by = names::NODE_NAMES.into();
                 Numbering::Names { places: self.names, in_order: self.in_order, said_by }
             }
         }

@@ -15,7 +15,7 @@ use crate::import::options::ImportOptions;
 use crate::import::reading::features::{FeatureSource, FeatureWriter};
 use crate::import::reading::stream::ArrayStream;
 use crate::import::reading::values;
-use crate::import::request::{ImportEstimate, ImportRequest};
+use crate::import::request::{ImportEstimate, ImportRequest, ImportWatch};
 use crate::import::split::SplitRule;
 use uva_files::disk_space::{self, BytesOnDisk};
 
@@ -138,6 +138,11 @@ impl<'r> DatasetOutput<'r> {
         })
     }
 
+    /// The temporary directory.
+    pub(crate) fn directory(&self) -> &Path {
+        self.staged.path()
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.staged.path().join(name)
     }
@@ -178,6 +183,11 @@ impl<'r> DatasetOutput<'r> {
     pub(crate) fn edge_types(&self) -> Result<NpyWriter, GraphError> {
         let EdgeValuesSpec { file, kind, .. } = EdgeValues::Types.spec();
         NpyWriter::create(&self.unordered_path(file), *kind, &[])
+    }
+
+    /// The callbacks of the import.
+    pub(crate) fn watch(&self) -> &ImportWatch<'_> {
+        self.request.watch
     }
 
     /// Progress within a stage of this many parts.

@@ -83,12 +83,13 @@ pub struct ImportFlags {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
 
-    /// Variant to import: the split of ogb, the task of graphbolt, the classes of igb (19 or 2K)
+    /// Variant to import: the split of ogb, the task of graphbolt, the classes of igb (19 or 2K), or
+    /// its typed graph (typed, typed-2K, mlperf or mlperf-19)
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
 
-    /// For typed graphs of npy, ogb, graphbolt and nt: add the reverse of every relation, or of the named ones [default:
-    /// true for ogb, otherwise false]
+    /// For typed graphs: add the reverse of every relation, or of the named ones [default: true for ogb and igb, otherwise
+    /// false]
     #[arg(
         long,
         value_name = "BOOL|RELATION,…",
@@ -205,7 +206,8 @@ pub struct EdgeListFlags {
     #[arg(long, value_enum)]
     pub third_column: Option<ThirdColumnFlag>,
 
-    /// Directory with features, labels and splits, as for npy [default: SRC, if it is a directory]
+    /// Directory with features, labels and splits, as for npy; for typed graphs of igb, with splits [default: SRC, if it is a
+    /// directory]
     #[arg(long, value_name = "DIR")]
     pub arrays: Option<PathBuf>,
 }

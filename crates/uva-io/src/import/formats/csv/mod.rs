@@ -23,13 +23,22 @@ const ENDINGS: [&str; 3] = ["csv", "csv.gz", "csv.zst"];
 pub(crate) const IMPORTER: Importer = Importer {
     name: "csv",
     help: "Tables of edges and nodes as comma-separated values with a header, plain, .gz or .zst",
-    source: SourceKind::Either("a .csv file of edges, or a directory with edges.csv and perhaps nodes.csv"),
-    takes: &[Extra::Regression, Extra::Tables],
+    source: SourceKind::Either(
+        "a .csv file of edges, or a directory with edges.csv and perhaps nodes.csv, or with edges/S__R__D.csv and nodes/T.csv",
+    ),
+    takes: &[Extra::Regression, Extra::Reverse, Extra::Tables],
     import,
 };
 
 /// Imports one graph.
 fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
+    let open = |path: &PathBuf, stage: &'static str| {
+        let table = CsvTable::open(path, &|position| request.watch.at(stage, position))?;
+        Ok::<_, GraphError>(Box::new(table) as Box<dyn SourceTable>)
+    };
+    if tables::is_typed(request, &ENDINGS) {
+        return tables::import_typed(request, "csv", &ENDINGS, &|path| open(path, "tables"));
+    }
     let (edges, nodes) = match request.source.is_dir() {
         true => {
             let (edges, nodes) = (found(request, "edges")?, found(request, "nodes")?);
@@ -44,10 +53,6 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
             (edges, nodes)
         }
         false => (request.source.to_owned(), None),
-    };
-    let open = |path: &PathBuf, stage: &'static str| {
-        let table = CsvTable::open(path, &|position| request.watch.at(stage, position))?;
-        Ok::<_, GraphError>(Box::new(table) as Box<dyn SourceTable>)
     };
     let edges = open(&edges, "edges")?;
     let nodes = nodes.map(|path| open(&path, "nodes")).transpose()?;

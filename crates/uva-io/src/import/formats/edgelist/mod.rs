@@ -157,7 +157,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     }
     output.finish_lists(lists)?;
     if !arrays.as_ref().is_some_and(NpyArrays::have_ids) {
-        numbering.write(&output)?;
+        numbering.write(output.directory())?;
     }
     let mut meta = match arrays {
         Some(arrays) => arrays.write(&output)?,

@@ -141,7 +141,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
         write_array(&output.path(names::NODE_IDS), NpyType::I64, &[], &ids.all_integers()?)?;
     }
     if let Some(from) = node_names {
-        numbering::copy_names(&from, &output)?;
+        numbering::copy_names(&from, output.directory())?;
     }
     meta.name = request.name(meta.name.or(described.metadata.dataset_name));
     if !beside {

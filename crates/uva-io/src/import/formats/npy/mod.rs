@@ -175,7 +175,7 @@ impl NpyArrays {
             write_array(&output.path(names::NODE_IDS), NpyType::I64, &[], &ids)?;
         }
         if let Some(from) = self.node_names {
-            numbering::copy_names(&from, output)?;
+            numbering::copy_names(&from, output.directory())?;
         }
         let mut meta = self.source.meta;
         // The result is an independent dataset, whose lists are those of the source.

@@ -201,23 +201,28 @@ impl SourceArrays {
 
     /// With `by_rule`, the splits are optional, since a rule replaces them.
     pub(super) fn splits(&self, nodes: usize, by_rule: bool) -> Result<[Vec<i64>; 3], GraphError> {
-        let split = |ids: &[&str], masks: &[&str]| match self.split(nodes, ids, masks)? {
-            None if !by_rule => Err(self.missing("split", &[ids, masks].concat())),
+        let [train, valid, test] = self.optional_splits(nodes)?;
+        let required = |found: Option<Vec<i64>>, names: &[&str]| match found {
+            None if !by_rule => Err(self.missing("split", names)),
             found => Ok(found.unwrap_or_default()),
         };
         Ok([
-            split(&["train_idx"], &["train_mask"])?,
-            split(&["valid_idx", "val_idx"], &["valid_mask", "val_mask"])?,
-            split(&["test_idx"], &["test_mask"])?,
+            required(train, &["train_idx", "train_mask"])?,
+            required(valid, &["valid_idx", "val_idx", "valid_mask", "val_mask"])?,
+            required(test, &["test_idx", "test_mask"])?,
         ])
     }
 
-    pub(super) fn split(
-        &self,
-        nodes: usize,
-        ids: &[&str],
-        masks: &[&str],
-    ) -> Result<Option<Vec<i64>>, GraphError> {
+    /// The splits that there are.
+    pub(crate) fn optional_splits(&self, nodes: usize) -> Result<[Option<Vec<i64>>; 3], GraphError> {
+        Ok([
+            self.split(nodes, &["train_idx"], &["train_mask"])?,
+            self.split(nodes, &["valid_idx", "val_idx"], &["valid_mask", "val_mask"])?,
+            self.split(nodes, &["test_idx"], &["test_mask"])?,
+        ])
+    }
+
+    fn split(&self, nodes: usize, ids: &[&str], masks: &[&str]) -> Result<Option<Vec<i64>>, GraphError> {
         if let Some(array) = self.optional(ids)? {
             if array.shape().len() != 1 {
                 return Err(array.wrong_shape("one-dimensional"));

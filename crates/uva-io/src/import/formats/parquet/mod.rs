@@ -15,7 +15,7 @@
 //!
 //! Numbered columns are taken in the order of their numbers, whatever the first one and the padding.
 //!
-//! Without a table of nodes, the nodes are the occurring ids, as for an edge list. Other columns are not read, and each
+//! Typed graphs have a table for each node type and relation. Without a table of nodes, the nodes are the occurring ids, as for an edge list. Other columns are not read, and each
 //! is reported.
 
 mod delta;
@@ -43,20 +43,23 @@ pub(crate) const IMPORTER: Importer = Importer {
     name: "parquet",
     help: "Parquet tables of edges and nodes, with ids that are integers or text",
     source: SourceKind::Either(
-        "a .parquet file of edges, or a directory with edges.parquet and perhaps nodes.parquet, each a file or a directory \
-         of part files",
+        "a .parquet file of edges, or a directory with edges.parquet and perhaps nodes.parquet, or with \
+         edges/S__R__D.parquet and nodes/T.parquet, each a file or a directory of part files",
     ),
-    takes: &[Extra::Regression, Extra::Tables],
+    takes: &[Extra::Regression, Extra::Reverse, Extra::Tables],
     import,
 };
 
 /// Imports one graph.
 fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
-    let (edges, nodes) = files::of_source(request)?;
     let open = |path: &PathBuf| {
         let table = ParquetTable::open(path, &files::of_table(path, request.watch.note)?)?;
         Ok::<_, GraphError>(Box::new(table) as Box<dyn SourceTable>)
     };
+    if tables::is_typed(request, &["parquet"]) {
+        return tables::import_typed(request, "parquet", &["parquet"], &open);
+    }
+    let (edges, nodes) = files::of_source(request)?;
     let edges = open(&edges)?;
     let nodes = nodes.as_ref().map(open).transpose()?;
     tables::import(request, "parquet", edges, nodes)

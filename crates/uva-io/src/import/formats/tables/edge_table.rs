@@ -1,17 +1,21 @@
 //! The table of edges.
 
+use std::path::Path;
+
 use uva_files::quote::shown;
 use uva_graph::csc::{Changes, CscBuilder};
+use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{ElementType, GraphError, Progress};
 
 use super::feature_columns::FeatureColumns;
-use super::id_cells::{IdCell, IdCells, id_column, ids_of, take_ids};
+use super::id_cells::{AS_SOURCES, IdCell, IdCells, id_column, ids_of, take_ids};
 use super::table::{CellType, Cells, SourceTable, TableColumn};
 use crate::import::options::{Ids, refuse_changes_of_weighted};
 use crate::import::reading::unread_parts;
-use crate::import::request::ImportRequest;
+use crate::import::request::{ImportRequest, ImportWatch};
+use crate::import::writing::array_target::ArrayTarget;
 use crate::import::writing::numbering::{Numbering, Survey};
-use crate::import::writing::output::{CHUNK, DatasetOutput, FeaturesOf};
+use crate::import::writing::output::CHUNK;
 
 const SOURCES: [&str; 4] = ["src", "source", "src_id", "from"];
 const DESTINATIONS: [&str; 5] = ["dst", "destination", "target", "dst_id", "to"];
@@ -61,9 +65,81 @@ impl EdgeTable {
             (true, None) if destination == Ids::Name => Ids::Name,
             _ => source,
         };
-        take_ids(&*self.table, &mut self.source, ids)?;
-        take_ids(&*self.table, &mut self.destination, ids)?;
+        take_ids(&*self.table, &mut self.source, ids, AS_SOURCES)?;
+        take_ids(&*self.table, &mut self.destination, ids, AS_SOURCES)?;
         Ok(ids)
+    }
+
+    /// The kind of the ids of the node type at place `at`, if it is one of the `ends`.
+    pub(super) fn ids_at(&self, ends: [usize; 2], at: usize) -> Option<Ids> {
+        let columns = ends.into_iter().zip([&self.source, &self.destination]);
+        let kinds: Vec<Ids> =
+            columns.filter(|(end, _)| *end == at).map(|(_, column)| ids_of(column)).collect();
+        // In a table of text, integers may be names.
+        kinds.iter().copied().find(|ids| *ids == Ids::Name).or(kinds.first().copied())
+    }
+
+    /// Reads the ids of the node type `name` at place `at` as this kind.
+    pub(super) fn take_ids_at(
+        &mut self,
+        ends: [usize; 2],
+        at: usize,
+        ids: Ids,
+        name: &str,
+    ) -> Result<(), GraphError> {
+        for (end, column) in ends.into_iter().zip([&mut self.source, &mut self.destination]) {
+            if end == at {
+                take_ids(&*self.table, column, ids, &format!("as other ids of {name} are"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects the ids of the node type at place `at`.
+    pub(super) fn survey_at(
+        &self,
+        ends: [usize; 2],
+        at: usize,
+        survey: &mut Survey,
+        watch: &ImportWatch<'_>,
+    ) -> Result<(), GraphError> {
+        for (end, column) in ends.into_iter().zip([&self.source, &self.destination]) {
+            if end != at {
+                continue;
+            }
+            let mut rows = self.table.read(&[column]);
+            loop {
+                let first = rows.row();
+                let Some(cells) = rows.cells(CHUNK)? else { break };
+                let ids = self.ids(column, first, &cells[0]);
+                for row in 0..ids.len() {
+                    match ids.get(row)? {
+                        IdCell::Number(id) => survey.see_number(id),
+                        IdCell::Name(id) => {
+                            survey.see_name(id).map_err(|problem| ids.wrong(row, problem))?;
+                        }
+                    }
+                }
+                let (done, total) = (rows.row(), self.table.rows());
+                (watch.progress)(Progress { stage: "nodes", done, total });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the weights in the order of the edges. Returns whether there are any.
+    pub(super) fn write_weights(&self, path: &Path, note: &dyn Fn(&str)) -> Result<bool, GraphError> {
+        let Some(column) = &self.weight else { return Ok(false) };
+        self.say_weights(note);
+        let mut writer = NpyWriter::create(path, NpyType::F32, &[])?;
+        let mut rows = self.table.read(&[column]);
+        loop {
+            let first = rows.row();
+            match rows.cells(CHUNK)?.as_deref() {
+                Some([Cells::Floats(cells)]) => writer.write(&self.weights(column, first, cells)?)?,
+                _ => return writer.finish().map(|_| true),
+            }
+        }
     }
 
     /// Rejects changes of edges that have weights or features.
@@ -104,12 +180,8 @@ impl EdgeTable {
     }
 
     /// Writes the edges' features, if they have any.
-    pub(super) fn write_features(
-        &self,
-        output: &DatasetOutput<'_>,
-    ) -> Result<Option<ElementType>, GraphError> {
-        let features = self.features.as_ref();
-        features.map(|features| features.write(&*self.table, FeaturesOf::Edges, output)).transpose()
+    pub(super) fn write_features(&self, place: &dyn ArrayTarget) -> Result<Option<ElementType>, GraphError> {
+        self.features.as_ref().map(|features| features.write(&*self.table, place)).transpose()
     }
 
     fn ids<'t>(&'t self, column: &'t TableColumn, first_row: u64, cells: &'t Cells) -> IdCells<'t> {
@@ -139,19 +211,20 @@ impl EdgeTable {
         }
     }
 
-    /// Passes every edge to `lists`.
+    /// Reports the conversion of weights.
+    pub(super) fn say_weights(&self, note: &dyn Fn(&str)) {
+        if let Some(column) = self.weight.as_ref().filter(|column| column.kind == CellType::Double) {
+            note(&format!("{}: float64 becomes float32", self.table.path().join(&column.name).display()));
+        }
+    }
+
+    /// Passes every edge to `lists`. `numbering` maps the ids of sources and of destinations.
     pub(super) fn push_into(
         &self,
         lists: &mut CscBuilder,
-        numbering: &Numbering,
-        output: &DatasetOutput<'_>,
+        [sources, destinations]: [&Numbering; 2],
+        watch: &ImportWatch<'_>,
     ) -> Result<(), GraphError> {
-        if let Some(column) = self.weight.as_ref().filter(|column| column.kind == CellType::Double) {
-            output.note(&format!(
-                "{}: float64 becomes float32",
-                self.table.path().join(&column.name).display()
-            ));
-        }
         let columns: Vec<&TableColumn> =
             [&self.source, &self.destination].into_iter().chain(&self.weight).collect();
         let mut rows = self.table.read(&columns);
@@ -166,12 +239,13 @@ impl EdgeTable {
             };
             for (at, weight) in weights.into_iter().enumerate() {
                 lists.push(
-                    from.place(at, numbering, "source")?,
-                    to.place(at, numbering, "destination")?,
+                    from.place(at, sources, "source")?,
+                    to.place(at, destinations, "destination")?,
                     weight,
                 )?;
             }
-            output.progress("edges", rows.row(), self.table.rows());
+            let (done, total) = (rows.row(), self.table.rows());
+            (watch.progress)(Progress { stage: "edges", done, total });
         }
     }
 

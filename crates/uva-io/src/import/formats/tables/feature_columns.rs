@@ -5,8 +5,9 @@ use uva_graph::npy::NpyType;
 use uva_graph::{ElementType, GraphError};
 
 use super::table::{CellType, Cells, SourceTable, TableColumn};
-use crate::import::reading::features::FeatureSource;
-use crate::import::writing::output::{CHUNK, DatasetOutput, FeaturesOf};
+use crate::import::reading::features::{FeatureSource, feature_type};
+use crate::import::writing::array_target::ArrayTarget;
+use crate::import::writing::output::CHUNK;
 
 /// Maximum number of features in separate columns, each of which takes a page of memory.
 const MOST_COLUMNS: usize = 4096;
@@ -21,7 +22,6 @@ const EDGE_FEATURES: [&str; 3] = ["edge_attr", "edge_feat", "feat"];
 pub(super) enum FeatureColumns {
     Lists { column: TableColumn, kind: NpyType, width: u64 },
     Columns { columns: Vec<TableColumn>, kind: NpyType },
-    Constant,
 }
 
 impl FeatureColumns {
@@ -30,7 +30,6 @@ impl FeatureColumns {
         match self {
             FeatureColumns::Lists { width, .. } => *width,
             FeatureColumns::Columns { columns, .. } => columns.len() as u64,
-            FeatureColumns::Constant => 1,
         }
     }
 
@@ -39,7 +38,6 @@ impl FeatureColumns {
         match self {
             FeatureColumns::Lists { column, .. } => std::slice::from_ref(column),
             FeatureColumns::Columns { columns, .. } => columns,
-            FeatureColumns::Constant => &[],
         }
     }
 
@@ -54,18 +52,32 @@ impl FeatureColumns {
         )
     }
 
-    /// Finds the features of nodes. In a table of text these are the columns of numbers, except those in `read` and
+    /// Finds the features of nodes, if any. In a table of text these are the columns of numbers, except those in `read` and
     /// those named in `others`, which have another meaning.
     pub(super) fn of_nodes(
         table: &dyn SourceTable,
         read: &[&TableColumn],
         others: &[&str],
-    ) -> Result<FeatureColumns, GraphError> {
-        let found = match table.is_text() {
-            true => of_numbers(table, read, others),
-            false => Self::among(table, &FEATURES)?,
+    ) -> Result<Option<FeatureColumns>, GraphError> {
+        match table.is_text() {
+            true => Ok(of_numbers(table, read, others)),
+            false => Self::among(table, &FEATURES),
+        }
+    }
+
+    /// The stored type of the values.
+    pub(super) fn element(&self) -> ElementType {
+        let (FeatureColumns::Lists { kind, .. } | FeatureColumns::Columns { kind, .. }) = self;
+        feature_type(*kind, None).0
+    }
+
+    /// A note that a table has no features of nodes.
+    pub(super) fn missing(table: &dyn SourceTable) -> String {
+        let wanted = match table.is_text() {
+            true => "no other column of numbers".to_owned(),
+            false => format!("no column {}, nor any of these with a number", FEATURES.join(", ")),
         };
-        Ok(found.unwrap_or(FeatureColumns::Constant))
+        format!("{} has no features ({wanted})", table.path().display())
     }
 
     /// Finds the edge features, if any.
@@ -117,30 +129,19 @@ impl FeatureColumns {
     pub(super) fn write(
         &self,
         table: &dyn SourceTable,
-        of: FeaturesOf,
-        output: &DatasetOutput<'_>,
+        place: &dyn ArrayTarget,
     ) -> Result<ElementType, GraphError> {
         let source = |name: &str| FeatureSource { place: table.path().join(name), data_offset: None };
         match self {
-            FeatureColumns::Constant => {
-                let wanted = match table.is_text() {
-                    true => "no other column of numbers".to_owned(),
-                    false => format!("no column {}, nor any of these with a number", FEATURES.join(", ")),
-                };
-                let place = table.path().display();
-                output.note(&format!("{place} has no features ({wanted}): every node has one, 1"));
-                output.constant_features(table.rows())
-            }
             FeatureColumns::Lists { column, kind, width } => {
-                let mut writer =
-                    output.feature_writer(of, source(&column.name), *kind, *width as usize, None)?;
+                let mut writer = place.feature_writer(source(&column.name), *kind, *width as usize)?;
                 let mut lists = table.read(&[column]);
                 let rows = (CHUNK as u64 / width).max(1) as usize;
                 while let Some(bytes) = lists.lists(rows, *width)? {
                     writer.write(&bytes)?;
-                    output.progress("features", lists.row(), table.rows());
+                    place.progress("features", lists.row(), table.rows());
                 }
-                output.finish_features(writer)
+                place.finish_features(writer)
             }
             FeatureColumns::Columns { columns, kind } => {
                 // Messages name the first and the last column; messages about one cell count columns from the first.
@@ -148,15 +149,15 @@ impl FeatureColumns {
                     [first, .., last] => format!("{} to {}", first.name, last.name),
                     columns => columns.iter().map(|column| column.name.as_str()).collect(),
                 };
-                let mut writer = output.feature_writer(of, source(&name), *kind, columns.len(), None)?;
+                let mut writer = place.feature_writer(source(&name), *kind, columns.len())?;
                 let mut rows = table.read(&columns.iter().collect::<Vec<_>>());
                 loop {
                     let first = rows.row();
                     let Some(cells) = rows.cells((CHUNK / columns.len()).max(1))? else { break };
                     writer.write(&bytes_of(table, columns, first, cells, *kind)?)?;
-                    output.progress("features", rows.row(), table.rows());
+                    place.progress("features", rows.row(), table.rows());
                 }
-                output.finish_features(writer)
+                place.finish_features(writer)
             }
         }
     }

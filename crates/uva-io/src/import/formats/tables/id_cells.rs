@@ -6,6 +6,9 @@ use super::table::{CellType, Cells, SourceTable, TableColumn};
 use crate::import::options::Ids;
 use crate::import::writing::numbering::Numbering;
 
+/// What ids of one type are compared with, for messages.
+pub(super) const AS_SOURCES: &str = "as the sources of the edges are";
+
 /// A node's id in a table.
 pub(super) enum IdCell<'t> {
     Number(i64),
@@ -77,11 +80,12 @@ pub(super) fn ids_of(column: &TableColumn) -> Ids {
     if column.kind == CellType::Integer { Ids::Number } else { Ids::Name }
 }
 
-/// Reads the column as ids of the same kind as the edges' sources.
+/// Reads the column as ids of this kind, which others have: `as_others`, such as `as the sources of the edges are`.
 pub(super) fn take_ids(
     table: &dyn SourceTable,
     column: &mut TableColumn,
     ids: Ids,
+    as_others: &str,
 ) -> Result<(), GraphError> {
     match (ids_of(column) == ids, ids) {
         (true, Ids::Number) => Ok(()),
@@ -94,7 +98,7 @@ pub(super) fn take_ids(
             Ok(())
         }
         (true, _) => Ok(()),
-        (false, Ids::Name) => Err(table.wrong_type(column, "text, as the sources of the edges are")),
-        (false, Ids::Number) => Err(table.wrong_type(column, "integers, as the sources of the edges are")),
+        (false, Ids::Name) => Err(table.wrong_type(column, format!("text, {as_others}"))),
+        (false, Ids::Number) => Err(table.wrong_type(column, format!("integers, {as_others}"))),
     }
 }

@@ -8,7 +8,8 @@ use uva_graph::{GraphError, names};
 
 use super::table::{CellType, Cells, SourceTable, TableColumn};
 use crate::import::reading::values;
-use crate::import::writing::output::{CHUNK, DatasetOutput, NOT_FINITE};
+use crate::import::writing::array_target::ArrayTarget;
+use crate::import::writing::output::{CHUNK, NOT_FINITE};
 
 /// Maximum number of named classes: more are probably names of nodes.
 const MOST_NAMES: usize = 1 << 16;
@@ -17,9 +18,9 @@ const MOST_NAMES: usize = 1 << 16;
 pub(super) fn write_classes(
     table: &dyn SourceTable,
     column: &TableColumn,
-    output: &DatasetOutput<'_>,
+    place: &dyn ArrayTarget,
 ) -> Result<(), GraphError> {
-    let mut writer = NpyWriter::create(&output.path(names::LABELS), NpyType::I64, &[])?;
+    let mut writer = NpyWriter::create(&place.path(names::LABELS), NpyType::I64, &[])?;
     let mut rows = table.read(&[column]);
     loop {
         let first = rows.row();
@@ -45,7 +46,7 @@ pub(super) fn write_classes(
 pub(super) fn write_names(
     table: &dyn SourceTable,
     column: &TableColumn,
-    output: &DatasetOutput<'_>,
+    place: &dyn ArrayTarget,
 ) -> Result<Vec<String>, GraphError> {
     let mut found: BTreeSet<String> = BTreeSet::new();
     let mut rows = table.read(&[column]);
@@ -69,7 +70,7 @@ pub(super) fn write_names(
         }
     }
     let found: Vec<String> = found.into_iter().collect();
-    let mut writer = NpyWriter::create(&output.path(names::LABELS), NpyType::I64, &[])?;
+    let mut writer = NpyWriter::create(&place.path(names::LABELS), NpyType::I64, &[])?;
     let mut rows = table.read(&[column]);
     while let Some([Cells::Text(cells)]) = rows.cells(CHUNK)?.as_deref() {
         let class = |name: Option<&[u8]>| {
@@ -79,7 +80,7 @@ pub(super) fn write_names(
         writer.write(&cells.iter().map(class).collect::<Vec<i64>>())?;
     }
     writer.finish()?;
-    output.note(&format!(
+    place.note(&format!(
         "{}: {} classes by name, numbered in sorted order; class_names of meta.json has them: {}",
         table.path().join(&column.name).display(),
         found.len(),
@@ -92,7 +93,7 @@ pub(super) fn write_names(
 pub(super) fn write_targets(
     table: &dyn SourceTable,
     column: &TableColumn,
-    output: &DatasetOutput<'_>,
+    place: &dyn ArrayTarget,
 ) -> Result<(), GraphError> {
     let kind = match column.kind {
         CellType::Double => Some("float64"),
@@ -103,10 +104,10 @@ pub(super) fn write_targets(
         _ => None,
     };
     if let Some(kind) = kind {
-        let place = table.path().join(&column.name);
-        output.note(&format!("{}: targets of {kind} become float32", place.display()));
+        let from = table.path().join(&column.name);
+        place.note(&format!("{}: targets of {kind} become float32", from.display()));
     }
-    let mut writer = NpyWriter::create(&output.path(names::LABELS), NpyType::F32, &[])?;
+    let mut writer = NpyWriter::create(&place.path(names::LABELS), NpyType::F32, &[])?;
     let mut rows = table.read(&[column]);
     loop {
         let first = rows.row();

@@ -9,17 +9,21 @@ mod id_cells;
 mod labels;
 mod node_table;
 mod table;
+mod typed;
 
 use serde_json::{Map, json};
 use uva_graph::csc::Changes;
-use uva_graph::{GraphError, Meta};
+use uva_graph::{ElementType, GraphError, Meta};
 
 pub(super) use self::table::{CellType, Cells, SourceTable, TableColumn, TableReader, Texts};
+
+pub(super) use self::typed::{import as import_typed, is_typed};
 
 use self::edge_table::EdgeTable;
 use self::node_table::NodeTable;
 use crate::import::request::ImportRequest;
-use crate::import::writing::output::{DatasetOutput, DatasetSizes};
+use crate::import::writing::array_target::DatasetPlace;
+use crate::import::writing::output::{DatasetOutput, DatasetSizes, FeaturesOf};
 
 /// Imports the graph of a table of edges, and an optional table of nodes. `source` is the importer's name.
 pub(super) fn import(
@@ -36,7 +40,7 @@ pub(super) fn import(
             format!("there is no table of nodes in the directory of {}", edges.table.path().display());
         return Err(GraphError::usage("`node_id` or `label`", message));
     }
-    let mut nodes = nodes.map(|table| NodeTable::new(table, request)).transpose()?;
+    let mut nodes = nodes.map(|table| NodeTable::new(table, named)).transpose()?;
     let ids = edges.agree_on_ids(nodes.as_ref().map(NodeTable::ids))?;
     if let Some(nodes) = &mut nodes {
         nodes.take_ids(ids)?;
@@ -47,27 +51,28 @@ pub(super) fn import(
         nodes.say_columns(request.watch.note);
     }
     let numbering = match &nodes {
-        Some(nodes) => nodes.numbering()?,
+        Some(nodes) => nodes.numbering("the table of nodes")?,
         None => edges.survey(request)?,
     };
 
     let sizes = DatasetSizes {
         nodes: Some(numbering.nodes()),
         edges: Some(edges.table.rows()),
-        feature_row_bytes: nodes.as_ref().map_or(4, NodeTable::feature_row_bytes),
+        feature_row_bytes: 4 * nodes.as_ref().and_then(NodeTable::feature_width).unwrap_or(1),
         label_row_bytes: 8,
         weighted: edges.weight.is_some(),
         edge_row_bytes: edges.feature_row_bytes(),
         seconds: None,
     };
     let output = DatasetOutput::begin(request, sizes, changes)?;
-    let of_edges = edges.write_features(&output)?;
+    let of_edges = edges.write_features(&DatasetPlace { output: &output, of: FeaturesOf::Edges })?;
     let mut lists = output.lists(numbering.nodes(), edges.weight.is_some())?;
-    edges.push_into(&mut lists, &numbering, &output)?;
+    edges.say_weights(request.watch.note);
+    edges.push_into(&mut lists, [&numbering; 2], request.watch)?;
     output.finish_lists(lists)?;
-    numbering.write(&output)?;
+    numbering.write(output.directory())?;
     let (element, class_names) = match &nodes {
-        Some(nodes) => nodes.write(&output, request.options.is_regression())?,
+        Some(nodes) => write_nodes(nodes, &output, request.options.is_regression())?,
         None => {
             output.splits(&[[]; 3])?;
             (output.constant_features(numbering.nodes())?, None)
@@ -82,4 +87,23 @@ pub(super) fn import(
         other: Map::from_iter([("source".to_owned(), json!(source))]),
         ..Meta::default()
     })
+}
+
+/// Writes features, labels and splits. Returns the type of the features and the names of the classes, if labels are text.
+fn write_nodes(
+    nodes: &NodeTable,
+    output: &DatasetOutput<'_>,
+    regression: bool,
+) -> Result<(ElementType, Option<Vec<String>>), GraphError> {
+    let place = DatasetPlace { output, of: FeaturesOf::Nodes };
+    let element = match nodes.write_features(&place)? {
+        Some(element) => element,
+        None => {
+            output.note(&format!("{}: every node has one, 1", nodes.no_features()));
+            output.constant_features(nodes.rows())?
+        }
+    };
+    let class_names = nodes.write_labels(&place, regression)?;
+    output.splits(&nodes.splits()?)?;
+    Ok((element, class_names))
 }

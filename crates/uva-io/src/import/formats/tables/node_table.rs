@@ -4,15 +4,15 @@ use uva_files::quote::{listed, shown};
 use uva_graph::{ElementType, GraphError};
 
 use super::feature_columns::FeatureColumns;
-use super::id_cells::{IdCell, IdCells, id_column, ids_of, take_ids};
+use super::id_cells::{AS_SOURCES, IdCell, IdCells, id_column, ids_of, take_ids};
 use super::labels;
 use super::table::{CellType, Cells, SourceTable, TableColumn};
-use crate::import::options::Ids;
+use crate::import::options::{Ids, TableColumns};
 use crate::import::reading::nodes::NodeRange;
 use crate::import::reading::unread_parts;
-use crate::import::request::ImportRequest;
+use crate::import::writing::array_target::ArrayTarget;
 use crate::import::writing::numbering::{DuplicateId, Numbering, Survey};
-use crate::import::writing::output::{CHUNK, DatasetOutput, FeaturesOf, no_labels};
+use crate::import::writing::output::{CHUNK, no_labels};
 
 const IDS: [&str; 3] = ["id", "node_id", "node"];
 const LABELS: [&str; 6] = ["label", "labels", "y", "node_label", "class", "target"];
@@ -23,17 +23,13 @@ pub(super) struct NodeTable {
     id: TableColumn,
     /// Whether the id column was chosen because it comes first.
     by_place: bool,
-    features: FeatureColumns,
+    features: Option<FeatureColumns>,
     label: Option<TableColumn>,
     split: Option<TableColumn>,
 }
 
 impl NodeTable {
-    pub(super) fn new(
-        table: Box<dyn SourceTable>,
-        request: &ImportRequest<'_>,
-    ) -> Result<NodeTable, GraphError> {
-        let named = &request.options.tables;
+    pub(super) fn new(table: Box<dyn SourceTable>, named: &TableColumns) -> Result<NodeTable, GraphError> {
         let given = |name: &String, option| {
             table.find(&[name]).ok_or_else(|| {
                 let found = listed(table.columns().iter().map(|column| &column.name));
@@ -72,6 +68,16 @@ impl NodeTable {
         Ok(NodeTable { table, id, by_place, features, label, split })
     }
 
+    /// The table of a node type, which may lack the columns of the options.
+    pub(super) fn new_of_type(
+        table: Box<dyn SourceTable>,
+        named: &TableColumns,
+    ) -> Result<NodeTable, GraphError> {
+        let there = |name: &Option<String>| name.clone().filter(|name| table.find(&[name]).is_some());
+        let named = TableColumns { node_id: there(&named.node_id), label: there(&named.label) };
+        NodeTable::new(table, &named)
+    }
+
     /// The kind of the ids.
     pub(super) fn ids(&self) -> Ids {
         ids_of(&self.id)
@@ -79,7 +85,7 @@ impl NodeTable {
 
     /// Reads the ids as this kind.
     pub(super) fn take_ids(&mut self, ids: Ids) -> Result<(), GraphError> {
-        take_ids(&*self.table, &mut self.id, ids)
+        take_ids(&*self.table, &mut self.id, ids, AS_SOURCES)
     }
 
     /// Reports the columns that are read by position or type, and those that are not read.
@@ -92,15 +98,16 @@ impl NodeTable {
                 IDS.join(", ")
             ));
         }
-        if self.table.is_text() && !matches!(self.features, FeatureColumns::Constant) {
-            note(&format!("{place}: features of the nodes are {}", self.features.listed()));
+        if let Some(features) = self.features.as_ref().filter(|_| self.table.is_text()) {
+            note(&format!("{place}: features of the nodes are {}", features.listed()));
         }
-        let read = self.features.columns().iter().chain([&self.id]).chain(&self.label).chain(&self.split);
+        let features = self.features.iter().flat_map(|features| features.columns());
+        let read = features.chain([&self.id]).chain(&self.label).chain(&self.split);
         unread_parts::say(note, self.table.path(), &self.table.others(&read.collect::<Vec<_>>()));
     }
 
-    /// Maps each id to its node: row k is node k.
-    pub(super) fn numbering(&self) -> Result<Numbering, GraphError> {
+    /// Maps each id to its node: row k is node k. `called`: the name of the table, for messages.
+    pub(super) fn numbering(&self, called: &str) -> Result<Numbering, GraphError> {
         let mut rows = self.table.read(&[&self.id]);
         let mut numbers = Vec::new();
         let mut names = Survey::new(Ids::Name);
@@ -127,41 +134,65 @@ impl NodeTable {
             Ids::Name => names.finish(),
             Ids::Number if numbers.iter().copied().eq(0..self.table.rows().cast_signed()) => {
                 let nodes = self.table.rows();
-                Numbering::Dense(NodeRange::new(nodes, format!("the table of nodes has {nodes} rows")))
+                Numbering::Dense(NodeRange::new(nodes, format!("{called} has {nodes} rows")))
             }
             Ids::Number => Numbering::of_numbers(numbers).map_err(|DuplicateId { second, id, .. }| {
                 self.table.wrong_cell(&self.id, second, format!("{id} is the id of an earlier node"))
             })?,
         };
-        Ok(numbering.said_by("the table of nodes"))
+        Ok(numbering.said_by(called.to_owned()))
     }
 
-    pub(super) fn feature_row_bytes(&self) -> u64 {
-        4 * self.features.width()
+    pub(super) fn rows(&self) -> u64 {
+        self.table.rows()
     }
 
-    /// Writes features, labels and splits. With `regression`, labels are float32 targets. Returns the type of the features
-    /// and the names of the classes, if labels are text.
-    pub(super) fn write(
+    /// Values of a row of features; `None` without features.
+    pub(super) fn feature_width(&self) -> Option<u64> {
+        self.features.as_ref().map(FeatureColumns::width)
+    }
+
+    /// The stored type of the features, unless they become float8.
+    pub(super) fn feature_element(&self) -> Option<ElementType> {
+        self.features.as_ref().map(FeatureColumns::element)
+    }
+
+    pub(super) fn has_label(&self) -> bool {
+        self.label.is_some()
+    }
+
+    pub(super) fn has_split(&self) -> bool {
+        self.split.is_some()
+    }
+
+    /// Writes the features. Returns their type; a note if there are none.
+    pub(super) fn write_features(&self, place: &dyn ArrayTarget) -> Result<Option<ElementType>, GraphError> {
+        self.features.as_ref().map(|features| features.write(&*self.table, place)).transpose()
+    }
+
+    /// A note that the table has no features.
+    pub(super) fn no_features(&self) -> String {
+        FeatureColumns::missing(&*self.table)
+    }
+
+    /// Writes the labels. With `regression`, they are float32 targets. Returns the names of the classes, if labels are text.
+    pub(super) fn write_labels(
         &self,
-        output: &DatasetOutput<'_>,
+        place: &dyn ArrayTarget,
         regression: bool,
-    ) -> Result<(ElementType, Option<Vec<String>>), GraphError> {
-        let element = self.features.write(&*self.table, FeaturesOf::Nodes, output)?;
-        let mut class_names = None;
+    ) -> Result<Option<Vec<String>>, GraphError> {
         match &self.label {
-            Some(column) if regression => labels::write_targets(&*self.table, column, output)?,
+            Some(column) if regression => labels::write_targets(&*self.table, column, place)?,
             Some(column) if column.kind == CellType::Text => {
-                class_names = Some(labels::write_names(&*self.table, column, output)?);
+                return labels::write_names(&*self.table, column, place).map(Some);
             }
-            Some(column) => labels::write_classes(&*self.table, column, output)?,
-            None => output.note(&no_labels(self.table.path(), &LABELS)),
+            Some(column) => labels::write_classes(&*self.table, column, place)?,
+            None => place.note(&no_labels(self.table.path(), &LABELS)),
         }
-        output.splits(&self.splits()?)?;
-        Ok((element, class_names))
+        Ok(None)
     }
 
-    fn splits(&self) -> Result<[Vec<i64>; 3], GraphError> {
+    pub(super) fn splits(&self) -> Result<[Vec<i64>; 3], GraphError> {
         let mut splits = [Vec::new(), Vec::new(), Vec::new()];
         let Some(column) = &self.split else { return Ok(splits) };
         let mut rows = self.table.read(&[column]);

@@ -13,7 +13,7 @@ enum ColumnProblem {
     #[error("it has no column {wanted}: it has {found}")]
     NoColumn { wanted: String, found: String },
     #[error("column {column}: its type is {found}, it has to be {wanted}")]
-    Type { column: String, found: String, wanted: &'static str },
+    Type { column: String, found: String, wanted: String },
     #[error("columns {first} and {second} have the same number: rename or drop one")]
     SameNumber { first: String, second: String },
     #[error(
@@ -193,7 +193,8 @@ impl dyn SourceTable + '_ {
         }
     }
 
-    pub(super) fn wrong_type(&self, column: &TableColumn, wanted: &'static str) -> GraphError {
+    pub(super) fn wrong_type(&self, column: &TableColumn, wanted: impl Into<String>) -> GraphError {
+        let wanted = wanted.into();
         let (found, column) = (self.type_name(column), shown(&column.name));
         GraphError::invalid(self.path(), ColumnProblem::Type { column, found, wanted })
     }

@@ -76,11 +76,7 @@ impl NodeArrays {
             Some(_) => Some(source.features()?),
             None => None,
         };
-        let splits = [
-            source.split(nodes, &["train_idx"], &["train_mask"])?,
-            source.split(nodes, &["valid_idx", "val_idx"], &["valid_mask", "val_mask"])?,
-            source.split(nodes, &["test_idx"], &["test_mask"])?,
-        ];
+        let splits = source.optional_splits(nodes)?;
         let mut integers = Vec::new();
         for name in [names::TIMES, names::ORIGINAL_IDS, names::NODE_IDS] {
             integers.extend(optional_integers(&source, name, nodes)?.map(|values| (name, values)));
