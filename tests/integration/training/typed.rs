@@ -15,7 +15,7 @@ fn planted(directory: &Path, options: &str) {
 
 /// Training of rsage with one thread a stage.
 fn rsage(directory: &Path, metrics: &str, options: &str) -> Uvatrain {
-    let line = "train graph --model rsage --batch-size 100 --hidden 16 --train-threads 1 --gather-threads 1 --lr 0.01";
+    let line = "train graph --model rsage --batch-size 100 --hidden 16 --train-threads 1 --lr 0.01";
     uvatrain(directory, format!("{line} --metrics {metrics} {options}").split_whitespace())
 }
 
@@ -100,7 +100,7 @@ fn what_typed_models_do_not_support_is_refused_by_name() {
         ("--sampler-kind ladies", "--sampler-kind ladies"),
         ("--seed-order proximity", "--seed-order proximity"),
         ("--first-layer graph", "graph"),
-        ("--target tag", "tag"),
+        ("--target tag", "the dataset has no labels"),
     ] {
         refused(options, &[name]);
     }
