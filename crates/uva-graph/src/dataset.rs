@@ -172,8 +172,8 @@ impl Dataset {
         self.graph_files().filter(|_| self.is_homogeneous())
     }
 
-    /// The type of the seeds.
-    fn seed_type(&self) -> NodeType {
+    /// The type of the seeds: the target, or the only type.
+    pub fn seed_type(&self) -> NodeType {
         self.target().unwrap_or(NodeType::ONLY)
     }
 

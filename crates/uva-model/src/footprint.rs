@@ -4,7 +4,7 @@
 //! memory cannot train, and a machine with this much may still have too little. A model over a hop set reads no
 //! neighbours, so the rows between its layers are counted.
 
-use crate::hop_model::ActivationKind;
+use crate::hops::hop_model::ActivationKind;
 use crate::layer_size::product;
 use crate::model_kind::ModelRow;
 use crate::network::{Network, NetworkShape};
@@ -105,6 +105,7 @@ impl NetworkShape {
             edge_dim,
             heads,
             output_heads,
+            of_relations: options.parameters_of_relations(classes),
             residual: options.residual,
             norms: options.norm == NormKind::Layer,
             slopes: options.activation == ActivationKind::Prelu,

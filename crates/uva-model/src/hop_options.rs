@@ -1,6 +1,6 @@
 //! The options of a model over a hop set: their checks, and the tables that the model reads.
 
-use crate::hop_model::HopModel;
+use crate::hops::hop_model::HopModel;
 use crate::options::TrainerOptions;
 use crate::options_error::OptionsError;
 

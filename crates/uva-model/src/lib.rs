@@ -11,25 +11,28 @@
 
 mod answer;
 pub mod checkpoint;
-mod class_counts;
-mod class_weights;
+mod classes;
 mod footprint;
-mod hop_model;
-mod hop_networks;
 mod hop_options;
+mod hops;
 mod layer_size;
 mod model_kind;
 mod network;
 mod options;
 mod options_error;
+mod relation_options;
+mod relations;
 mod task;
 
 pub use answer::{Answer, TableRow};
-pub use class_counts::{ClassCounts, ClassScore};
-pub use class_weights::ClassWeights;
+pub use classes::class_counts::{ClassCounts, ClassScore};
+pub use classes::class_weights::ClassWeights;
 pub use footprint::{Footprint, Shapes};
-pub use hop_model::{ActivationKind, HopModel, LayerCount};
+pub use hops::hop_model::{ActivationKind, HopModel, LayerCount};
 pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};
 pub use options::{FeatureNorm, NormKind, TrainerOptions};
 pub use options_error::OptionsError;
+pub use relations::model_graph::{ModelGraph, ModelType};
+pub use relations::relation_model::{RelationModel, RelationSum, RootKind};
+pub use relations::wiring::{LayerWiring, RelationUse, Wiring};
 pub use task::{Metric, RegressionLoss, Task, TaskKind};

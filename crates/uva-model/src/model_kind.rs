@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 use uva_options::Named;
 
-use crate::hop_model::{HopModel, LayerCount};
-use crate::hop_networks::{HOGA, LINEAR, SIGN};
+use crate::hops::hop_model::{HopModel, LayerCount};
+use crate::hops::hop_networks::{HOGA, LINEAR, SIGN};
 use crate::layer_size::{LayerSize, product};
 use crate::network::{NetworkForm, OVER_BLOCKS};
+use crate::relations::relation_model::RelationModel;
+use crate::relations::relation_networks::{OVER_RELATIONS, RSAGE};
 
 /// The kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +26,9 @@ pub enum ModelKind {
     Gin,
     /// GINE (Hu et al. 2020): GIN over the sum of ReLU(neighbour's row + linear map of the edge's features).
     Gine,
+    /// GraphSAGE for each relation of a typed graph: the mean of the neighbours' rows with a matrix for each relation, and
+    /// the sum over the relations into a node type.
+    Rsage,
     /// SGC (Wu et al. 2019): a linear map of the last hop of a hop set.
     Sgc,
     /// S²GC (Zhu & Koniusz 2021): a linear map of the mean over the hops, each mixed with the features themselves.
@@ -85,6 +90,8 @@ pub struct ModelRow {
     pub nonlinearity: Nonlinearity,
     /// The tables of a hop set that it reads; `None` for a model over sampled blocks.
     pub hops: Option<HopModel>,
+    /// What it has of a typed graph; `None` for a model over one node type and one relation.
+    pub relations: Option<RelationModel>,
     /// The form of its network.
     pub(crate) form: NetworkForm,
     /// Number of trained parameters of a layer over a block.
@@ -109,6 +116,11 @@ impl ModelRow {
         self.hops.is_some()
     }
 
+    /// Whether it takes typed graphs.
+    pub fn reads_relations(&self) -> bool {
+        self.relations.is_some()
+    }
+
     /// The default number of layers for batches of this number of `blocks`.
     pub fn usual_layers(&self, blocks: usize) -> usize {
         self.hops.map_or(blocks, |hops| hops.layers.map_or(1, |layers| layers.usual))
@@ -131,12 +143,12 @@ impl ModelRow {
 
     /// Whether a sampler may weight the edges.
     pub fn takes_edge_weights(&self) -> bool {
-        matches!(self.weighting, Weighting::Mean | Weighting::Degrees)
+        matches!(self.weighting, Weighting::Mean | Weighting::Degrees) && !self.reads_relations()
     }
 }
 
 /// All models. Tests, help and messages are made from this table.
-static TABLE: [ModelRow; 9] = [
+static TABLE: [ModelRow; 10] = [
     ModelRow {
         kind: ModelKind::Sage,
         name: "sage",
@@ -145,6 +157,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
         hops: None,
+        relations: None,
         form: OVER_BLOCKS,
         parameters: |LayerSize { inputs, outputs, .. }| {
             product(&[2, inputs, outputs]).saturating_add(outputs)
@@ -159,6 +172,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
         hops: None,
+        relations: None,
         form: OVER_BLOCKS,
         parameters: |LayerSize { inputs, outputs, .. }| product(&[inputs, outputs]).saturating_add(outputs),
         products: |layer| layer.outputs,
@@ -171,6 +185,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Optional,
         nonlinearity: Nonlinearity::Elu,
         hops: None,
+        relations: None,
         form: OVER_BLOCKS,
         // The weight, two vectors per head, and the bias; with edge features another weight and vector.
         parameters: |layer| {
@@ -189,6 +204,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
         hops: None,
+        relations: None,
         form: OVER_BLOCKS,
         parameters: perceptron,
         products: |layer| layer.outputs,
@@ -201,6 +217,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Needed,
         nonlinearity: Nonlinearity::Relu,
         hops: None,
+        relations: None,
         form: OVER_BLOCKS,
         // The parameters of GIN, and a linear map of the edges' features to the width of the input.
         parameters: |layer| {
@@ -210,6 +227,13 @@ static TABLE: [ModelRow; 9] = [
         // Neighbours' rows are read at random, so they need a table.
         products: |layer| layer.inputs,
     },
+    over_relations(
+        ModelKind::Rsage,
+        "rsage",
+        "GraphSAGE for typed graphs: in each relation the mean of the neighbours' rows, summed over the relations",
+        Weighting::Mean,
+        RSAGE,
+    ),
     over_hops(
         ModelKind::Sgc,
         "sgc",
@@ -250,6 +274,29 @@ static TABLE: [ModelRow; 9] = [
     ),
 ];
 
+/// A model over the relations of a typed graph.
+const fn over_relations(
+    kind: ModelKind,
+    name: &'static str,
+    help: &'static str,
+    weighting: Weighting,
+    relations: RelationModel,
+) -> ModelRow {
+    ModelRow {
+        kind,
+        name,
+        help,
+        weighting,
+        edge_features: EdgeFeatures::Ignored,
+        nonlinearity: Nonlinearity::Relu,
+        hops: None,
+        relations: Some(relations),
+        form: OVER_RELATIONS,
+        parameters: |_| 0,
+        products: |_| 0,
+    }
+}
+
 /// A model without layers over blocks.
 const fn over_hops(
     kind: ModelKind,
@@ -266,6 +313,7 @@ const fn over_hops(
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
         hops: Some(hops),
+        relations: None,
         form,
         parameters: |_| 0,
         products: |_| 0,

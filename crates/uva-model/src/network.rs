@@ -16,6 +16,8 @@ pub(crate) struct NetworkShape {
     pub(crate) edge_dim: u64,
     pub(crate) heads: u64,
     pub(crate) output_heads: u64,
+    /// Parameters of layers over relations.
+    pub(crate) of_relations: u64,
     /// Whether layers add to their rows.
     pub(crate) residual: bool,
     /// Whether rows are normalised between layers.

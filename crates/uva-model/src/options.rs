@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 use uva_options::named;
 
-use crate::class_weights::ClassWeights;
-use crate::hop_model::ActivationKind;
+use crate::classes::class_weights::ClassWeights;
+use crate::hops::hop_model::ActivationKind;
 use crate::model_kind::{ModelKind, Weighting};
 use crate::options_error::OptionsError;
+use crate::relations::model_graph::ModelGraph;
+use crate::relations::relation_model::{RelationSum, RootKind};
 
 named! {
     /// The normalisation of feature rows before the first layer. A row of zeros does not change.
@@ -97,6 +99,15 @@ pub struct TrainerOptions {
     /// S²GC: the share of the features in each hop of the mean, between 0 and 1.
     #[serde(default = "usual_alpha", skip_serializing_if = "is_usual_alpha")]
     pub alpha: f64,
+    /// Models over relations: the types of the graph; `None` for other models.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub graph: Option<ModelGraph>,
+    /// Models over relations: the map of a node's own row.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub root: RootKind,
+    /// Models over relations: how the results of the relations into a type become its rows.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub relation_sum: RelationSum,
     /// SIGN: the function between layers.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub activation: ActivationKind,
@@ -136,6 +147,9 @@ impl Default for TrainerOptions {
             hops: 0,
             operators: 0,
             alpha: ALPHA,
+            graph: None,
+            root: RootKind::Relation,
+            relation_sum: RelationSum::Sum,
             activation: ActivationKind::Relu,
             dropout: 0.5,
             input_dropout: 0.0,
@@ -161,6 +175,9 @@ impl TrainerOptions {
     #[must_use]
     pub fn refuses_sums(&self) -> Option<(String, &'static str)> {
         let model = self.model.row();
+        if model.reads_relations() {
+            return Some((format!("`model={}`", model.name), "each relation has its own sums"));
+        }
         match model.weighting {
             Weighting::Mean | Weighting::Degrees => {}
             Weighting::Attention => {
@@ -247,6 +264,7 @@ impl TrainerOptions {
             return refuse(option, format!("{} layers: expected 1 to 32", self.layers));
         }
         self.check_hops()?;
+        self.check_relations()?;
         if self.first_layer_given {
             self.check_given_layer(input_dim)?;
         }

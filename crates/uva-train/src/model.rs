@@ -7,6 +7,7 @@ use crate::hops::inputs::Inputs;
 use crate::hops::{self, Front};
 use crate::input::model_input::ModelInput;
 use crate::input::sampled_blocks::SampledBlocks;
+use crate::input::typed_blocks::TypedBlocks;
 use crate::layer::Saved;
 use crate::nn::activation::{self, Activation};
 use crate::nn::dropout::Draws;
@@ -14,7 +15,7 @@ use crate::nn::random::SplitMix64;
 use crate::nn::rowwise::Normalised;
 use crate::step::{Builder, Named, Step};
 use tch::{Device, Kind, Tensor};
-use uva_model::{ModelKind, TrainerOptions};
+use uva_model::TrainerOptions;
 
 /// A network: steps in order.
 ///
@@ -23,10 +24,11 @@ use uva_model::{ModelKind, TrainerOptions};
 /// end, norm and a linear map to the logits. The second linear map of their layers is the one here; the first is part
 /// of the layer.
 ///
-/// A network over a hop set has no blocks: its front makes one row per node from the tables of hops.
+/// A network over a hop set has no blocks: its front makes one row per node from the tables of hops. The front of a
+/// network over relations makes the seeds' rows from the tables of node types and the blocks of all relations.
 pub(crate) struct Model {
     /// What its batches hold.
-    pub(crate) input: &'static dyn ModelInput,
+    pub(crate) input: Box<dyn ModelInput>,
     front: Front,
     pub(crate) steps: Vec<Named>,
     pub(crate) activation: Activation,
@@ -35,8 +37,13 @@ pub(crate) struct Model {
 }
 
 /// What batches of this model hold.
-fn input_of(model: ModelKind) -> &'static dyn ModelInput {
-    if model.row().reads_hops() { &HopTables } else { &SampledBlocks }
+fn input_of(options: &TrainerOptions) -> Result<Box<dyn ModelInput>, TrainError> {
+    let row = options.model.row();
+    Ok(match (&row.hops, &row.relations) {
+        (Some(_), _) => Box::new(HopTables),
+        (_, Some(_)) => Box::new(TypedBlocks::new(options)?),
+        _ => Box::new(SampledBlocks),
+    })
 }
 
 impl Model {
@@ -49,7 +56,7 @@ impl Model {
     ) -> Result<Self, TrainError> {
         let mut builder = Builder { options, place, random: SplitMix64::new(options.seed) };
         let front = Front::new(options, (input_dim, classes), place, &mut builder.random)?;
-        let input = input_of(options.model);
+        let input = input_of(options)?;
         let steps = input.steps(&mut builder, (input_dim, classes))?;
         let activation = Activation::of(options.model);
         let TrainerOptions { dropout, input_dropout, .. } = *options;
@@ -87,7 +94,7 @@ impl Model {
     ) -> Result<(Tensor, Tensor), TrainError> {
         let (before, behind) = self.steps.split_at(steps);
         let mut pass = ForwardPass { model: self, blocks, draws: None, begun: false, tape: Vec::new() };
-        let (rows, _) = self.front.forward(inputs.into(), None)?;
+        let (rows, _) = self.front.forward(inputs.into(), blocks, None)?;
         let hidden = pass.run(before, rows)?;
         let logits = pass.run(behind, hidden.shallow_clone())?;
         Ok((hidden, logits))
@@ -108,7 +115,7 @@ impl Model {
                 *rows = draws.dropout(rows, self.input_dropout)?;
             }
         }
-        let (rows, front) = self.front.forward(inputs, draws.as_deref_mut())?;
+        let (rows, front) = self.front.forward(inputs, blocks, draws.as_deref_mut())?;
         let mut pass = ForwardPass { model: self, blocks, draws, begun: false, tape: Vec::new() };
         let logits = pass.run(&self.steps, rows)?;
         Ok(Forward { logits, front, tape: pass.tape })
@@ -124,7 +131,7 @@ impl Model {
     ) -> Result<Vec<Tensor>, TrainError> {
         let mut pass = BackwardPass { blocks, tape: &forward.tape, gradients: Vec::new() };
         let of_rows = pass.run(&self.steps, of_logits, !self.front.is_trained())?;
-        let of_front = self.front.backward(&forward.front, &of_rows)?;
+        let of_front = self.front.backward(&forward.front, blocks, &of_rows)?;
         Ok(of_front.into_iter().chain(pass.gradients.into_iter().rev().flatten()).collect())
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use uva_graph::{Dataset, Split};
 use uva_launch::training::{
     Best, EvaluateBy, Keep, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, class_weights,
-    task,
+    feature_columns, task,
 };
 use uva_model::checkpoint as stored;
 use uva_runtime::control::Stop;
@@ -86,8 +86,8 @@ impl<'a> Session<'a> {
     ) -> Result<Self, RuntimeError> {
         let gpu = gpu::prepare(receiver)?;
         let task = task(dataset, options.metric.0, options.loss.0)?;
-        let mut trainer =
-            Trainer::new(&options.trainer(), dataset.table().dim, task, gpu.device).map_err(train_error)?;
+        let mut trainer = Trainer::new(&options.trainer(), feature_columns(dataset), task, gpu.device)
+            .map_err(train_error)?;
         trainer.choose_kept(options.keep);
         if let Some(weights) = class_weights(dataset, options.class_weights.as_ref())? {
             trainer.weigh_classes(&weights).map_err(train_error)?;

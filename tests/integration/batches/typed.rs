@@ -219,7 +219,10 @@ fn what_typed_graphs_do_not_support_is_refused_with_the_reason() {
     };
     refused("bench sample data --sampler-kind ladies", "neighbor, labor or weighted sample it");
     refused("bench sample data --sampler-kind weighted", "weight");
-    refused("train data", "3 node types and 5 relations");
+    refused(
+        "train data",
+        "--model sage: for one node type and one relation, and DATA is a typed graph: use --model rsage",
+    );
     refused(
         "bench sample data --fanouts 2;rites=1",
         "there is no relation \"rites\", did you mean \"writes\"?",

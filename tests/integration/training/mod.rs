@@ -22,4 +22,6 @@ mod targets;
 #[cfg(feature = "train")]
 mod train;
 #[cfg(feature = "train")]
+mod typed;
+#[cfg(feature = "train")]
 mod unlabelled;

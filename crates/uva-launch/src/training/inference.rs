@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use uva_files::quote;
 use uva_graph::npy::NpyRows;
-use uva_graph::{Dataset, Labels};
+use uva_graph::{Dataset, Labels, TypedDataset, Verify};
 use uva_model::checkpoint::StoredModel;
 use uva_model::checkpoint::{self, Checkpoint, Keep};
 use uva_model::{Answer, ClassScore, Metric, TaskKind};
@@ -14,8 +14,9 @@ use uva_options::Options;
 
 use super::aggregate::{AggregateInUse, AggregateVerdict};
 use super::arithmetic::arithmetic;
-use super::data::{ModelData, model_data};
+use super::data::{ModelData, feature_columns, model_data};
 use super::job::EvaluateBy;
+use super::relation_training::on_cpu;
 use super::state::{TrainingState, checkpoint_error};
 use crate::launcher::without_mps;
 use crate::mps;
@@ -178,7 +179,8 @@ impl TrainedModel {
             }
             EvaluateBy::Sampled => {
                 let probe = || Probe::in_child(&without_mps(), false);
-                let decision = backend::decide(&asked.backend, true, probe)?;
+                let without_gpu = on_cpu(stored.options.model, &asked.backend)?;
+                let decision = backend::decide(without_gpu.as_ref().unwrap_or(&asked.backend), true, probe)?;
                 let wanted = TargetRun::of(dataset, asked.gather_threads, false);
                 measurement::settle(decision, &wanted, None, &mut |_| {})?.backend
             }
@@ -230,6 +232,29 @@ impl TrainedModel {
     }
 }
 
+/// Opens a dataset for the model of the checkpoint in `directory`: the nodes of a typed graph that it answers for are of
+/// the type of the seeds of its training.
+///
+/// # Errors
+/// The dataset or the checkpoint is damaged, or the dataset does not have that type.
+pub fn open_dataset(data: &Path, directory: &Path) -> Result<Dataset, RuntimeError> {
+    let dataset = TypedDataset::open_verified(data, Verify::Stamp)?;
+    let stored = match dataset.is_homogeneous() {
+        true => None,
+        false => checkpoint::read(directory).map_err(checkpoint_error)?,
+    };
+    let stored = stored.map(|stored| stored.model().map_err(checkpoint_error)).transpose()?;
+    let Some(graph) = stored.and_then(|model| model.options.graph) else {
+        return Ok(dataset.single_type()?);
+    };
+    let target = dataset.metagraph().find_type(&graph.target);
+    let target = target.map_err(|unknown| {
+        RuntimeError::input(format!("its model is for other types than {}: {unknown}", data.display()))
+            .with_path_option("checkpoint", directory)
+    })?;
+    Ok(dataset.for_batches(target)?)
+}
+
 /// Rejects sampling options that are out of range, or whose batches do not have the model's number of `blocks`, if it
 /// uses blocks.
 fn check_sampling(loader: &LoaderOptions, blocks: Option<usize>) -> Result<(), String> {
@@ -245,7 +270,7 @@ fn check_sampling(loader: &LoaderOptions, blocks: Option<usize>) -> Result<(), S
 /// The reason why a model cannot be used with a dataset, such as tables that a hop set lacks; `None` if it can.
 fn misfit(dataset: &Dataset, rows: &dyn ModelData, model: &StoredModel) -> Option<String> {
     let name = dataset.path().display();
-    let (columns, wanted) = (dataset.table().dim, model.input_dim);
+    let (columns, wanted) = (feature_columns(dataset), model.input_dim);
     if columns != wanted {
         return Some(format!("its model requires {wanted} feature columns, but {name} has {columns}"));
     }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_model::checkpoint::Keep;
 use uva_model::{
-    ActivationKind, ClassWeights, FeatureNorm, Metric, ModelKind, ModelRow, NormKind, RegressionLoss,
-    TrainerOptions,
+    ActivationKind, ClassWeights, FeatureNorm, Metric, ModelGraph, ModelKind, ModelRow, NormKind,
+    RegressionLoss, RelationSum, RootKind, TrainerOptions,
 };
 use uva_options::OptionPurpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
@@ -41,6 +41,13 @@ options! {
         /// Weight of the input features in each hop of S²GC's mean, 0 to below 1
         alpha: Option<f64> = None
             => Field::real("SHARE", Real::Probability).of(MODEL, &[Training]).unless_given("0.05"),
+        /// Map of a node's own row in rsage: for each relation, for each node type, or none
+        root: Option<RootKind> = None
+            => Field::choice::<RootKind>("ROOT").of(MODEL, &[Training])
+                .unless_given("relation, or type where more than 8 relations lead into a node type"),
+        /// How rsage combines the relations into a node type
+        relation_sum: Option<RelationSum> = None
+            => Field::choice::<RelationSum>("HOW").of(MODEL, &[Training]).unless_given("sum"),
         /// Activation between the layers of SIGN
         activation: Option<ActivationKind> = None
             => Field::choice::<ActivationKind>("ACTIVATION").of(MODEL, &[Training]).unless_given("relu"),
@@ -137,6 +144,8 @@ options! {
         operators: usize = 0 => Field::internal(),
         /// Features of an edge that the model gets; 0 for none.
         edge_dim: usize = 0 => Field::internal(),
+        /// The types of the graph, for a model over relations.
+        graph: Option<ModelGraph> = None => Field::internal(),
         /// Seeds the parameters and the dropout of every batch.
         seed: u64 = 0 => Field::internal(),
         /// What a checkpoint must match for the run to continue from it: options and dataset, field by field.
@@ -160,6 +169,7 @@ impl TrainingOptions {
             return Err(OptionError::new("model", model.name, reason));
         }
         self.check_model()?;
+        self.check_for_relations(loader)?;
         if let Some(given) = &loader.first_layer {
             self.check_first_layer(given)?;
         }
@@ -239,6 +249,8 @@ impl TrainingOptions {
             ),
             ("use_hops", self.use_hops.is_some(), has(ModelRow::reads_hops, ", on a hop set")),
             ("alpha", self.alpha.is_some(), has(|row| row.name == ModelKind::S2gc.name(), "")),
+            ("root", self.root.is_some(), has(has_roots, "")),
+            ("relation_sum", self.relation_sum.is_some(), has(has_roots, "")),
             ("activation", self.activation.is_some(), has(|row| row.name == ModelKind::Sign.name(), "")),
         ] {
             if given && !holds(model) {
@@ -283,6 +295,9 @@ impl TrainingOptions {
             hops: self.use_hops.unwrap_or(self.stored_hops),
             operators: self.operators,
             alpha: self.alpha.unwrap_or(usual.alpha),
+            graph: self.graph.clone(),
+            root: self.root.unwrap_or(usual.root),
+            relation_sum: self.relation_sum.unwrap_or(usual.relation_sum),
             activation: self.activation.unwrap_or(usual.activation),
             dropout: self.dropout,
             input_dropout: self.input_dropout,
@@ -304,6 +319,8 @@ impl TrainingOptions {
         let mut trainer = to_value(&self.trainer())?;
         if let Some(trainer) = trainer.as_object_mut() {
             trainer.remove("threads");
+            // The dataset's own fingerprint has all names and counts.
+            trainer.remove("graph");
         }
         fingerprint.insert("trainer".to_owned(), trainer);
         fingerprint.insert("evaluate_by".to_owned(), to_value(&self.evaluate_by)?);
@@ -315,6 +332,11 @@ impl TrainingOptions {
         }
         Ok(())
     }
+}
+
+/// Whether a model takes a map of own rows, and a sum of relations.
+fn has_roots(model: &ModelRow) -> bool {
+    model.relations.is_some_and(|relations| relations.has_roots)
 }
 
 /// Whether a model trains on neighbours sampled in a dataset.

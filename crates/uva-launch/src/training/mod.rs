@@ -13,6 +13,7 @@ mod existing;
 mod hop_training;
 mod inference;
 mod job;
+mod relation_training;
 mod run;
 mod state;
 mod trainer_program;
@@ -20,11 +21,11 @@ mod trial;
 
 pub use aggregate::{AggregateInUse, AggregateVerdict};
 pub use chosen_cores::ChosenCores;
-pub use data::{class_weights, task};
+pub use data::{class_weights, feature_columns, feature_element, task};
 pub use hop_training::{OF_HOP_SETS, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set};
 pub use inference::{
     Evaluate, InferenceNodes, InferenceOverrides, Predict, Predicted, PredictionFile, PredictionJob,
-    PredictionWatch, SplitResult, TrainedModel,
+    PredictionWatch, SplitResult, TrainedModel, open_dataset,
 };
 pub use job::{
     Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, StagesToTime, TrainingOptions, TrialOutcome,

@@ -16,8 +16,9 @@ use uva_plan::OfStages;
 use super::aggregate::AggregateVerdict;
 use super::arithmetic::arithmetic;
 use super::chosen_cores::{ChosenCores, check_core_sets};
-use super::data::{class_weights, labelled, model_data, preflight, task};
+use super::data::{class_weights, feature_element, labelled, model_data, preflight, task};
 use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
+use super::relation_training::on_cpu;
 use super::state::{self, TrainingOutcome};
 use super::trainer_program::{TrainerProgram, TrainingHost};
 use super::{existing, trial};
@@ -100,6 +101,7 @@ impl TrainingRun {
         (options.metric, options.loss) =
             (MetricChoice(Some(task.metric)), LossChoice(task.kind.regression()));
         (options.blocks, options.seed) = (loader.fanouts.hops(), loader.seed);
+        let of_relations = options.see_relations(&dataset)?;
         let edge_attr = loader.edge_attr || options.model.row().needs_edge_features();
         options.edge_dim = match dataset.edge_features() {
             Some(table) if edge_attr => table.dim,
@@ -121,7 +123,8 @@ impl TrainingRun {
         }
         let saved = state::saved_state(&options)?;
         let before = saved.as_ref().map(|saved| saved.state.train_threads);
-        let notes = settle_threads(&mut options, before).into_iter().chain(note).collect();
+        let notes = settle_threads(&mut options, before);
+        let mut notes: Vec<String> = notes.into_iter().chain(note).chain(of_relations).collect();
         let sampled = options.evaluate_by == EvaluateBy::Sampled;
         let passes = Passes {
             epochs: options.epochs,
@@ -143,11 +146,20 @@ impl TrainingRun {
         }
         // Estimated only once.
         loader.shapes = plan.options.shapes.clone();
-        let decision = backend::decide(backend, trainer.is_here(), || trainer.probe())?;
+        let mut decision = backend::decide(backend, trainer.is_here(), || trainer.probe())?;
+        if decision.backend.cuda().is_some()
+            && let Some(on_cpu) = on_cpu(options.model, backend)?
+        {
+            notes.push(format!(
+                "`model={}` trains on the CPU: kernels for it do not exist yet",
+                options.model.name()
+            ));
+            decision = backend::decide(&on_cpu, trainer.is_here(), || trainer.probe())?;
+        }
         check_core_sets(&options, &decision.backend, plan.options.prepare, &trainer)?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // The role that widens is known only now: the model widens what the producer does not.
-        loader.feature_type = asked.for_models(dataset.table().element, decision.backend.cuda().is_some());
+        loader.feature_type = asked.for_models(feature_element(&dataset), decision.backend.cuda().is_some());
         let aggregate = data.aggregate(&options, &decision.backend, &plan, task.outputs)?;
         (loader.aggregation, loader.sums_chosen_for) = (aggregate.aggregation, aggregate.chosen_for);
         loader.gathers_before_sums = aggregate.gathers_before_sums();

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use uva_launch::training::{
-    OF_HOP_SETS, TrainingOptions, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set,
+    ModelKind, OF_HOP_SETS, TrainingOptions, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set,
 };
 use uva_runtime::options::hop_options::{HopOptions, HopRowsPlace, Shuffle};
 use uva_runtime::tune::planning::CacheOptions;
@@ -29,7 +29,8 @@ trait TrainerFields: Options {
 impl TrainerFields for TrainingOptions {
     fn takes(name: &str) -> bool {
         // Evaluation is on sampled neighbours; threads are PyTorch's.
-        !["loss_every", "eval", "overwrite_checkpoint", "aggregate", "train_threads", "cores"].contains(&name)
+        let others = ["loss_every", "eval", "overwrite_checkpoint", "aggregate", "train_threads", "cores"];
+        !others.contains(&name) && !["root", "relation_sum"].contains(&name)
     }
 }
 
@@ -69,12 +70,18 @@ impl TrainerFields for TrainerRankOptions {
 /// places that each rank has.
 fn accepted(field: &Field) -> Option<Vec<&'static str>> {
     match field.name {
+        "model" => Some(ModelKind::all().filter(is_of_ranks).map(ModelKind::name).collect()),
         "sampler_kind" => Some(vec![SamplerKind::NEIGHBOR.name(), SamplerKind::LABOR.name()]),
         "place" => {
             Some(vec![HopRowsPlace::Auto.name(), HopRowsPlace::Host.name(), HopRowsPlace::Disk.name()])
         }
         _ => None,
     }
+}
+
+/// Whether ranks can train a model: not yet those over several relations.
+fn is_of_ranks(model: &ModelKind) -> bool {
+    !model.row().reads_relations()
 }
 
 /// What is done with the options of each struct.
@@ -206,6 +213,10 @@ impl TrainerValues {
     fn checked(&self, hops: Option<(usize, usize)>) -> Result<TrainingOptions, OptionError> {
         let mut training = self.training.options();
         let (loader, order) = (self.loader.options(), self.hops.options());
+        if !is_of_ranks(&training.model) {
+            let reason = "not supported yet with ranks: train with `uvatrain train`";
+            return Err(OptionError::new("model", training.model.name(), reason));
+        }
         let timeout = self.of_trainer.options().timeout;
         if timeout > MOST_SECONDS {
             let reason = format!("expected at most {MOST_SECONDS}");

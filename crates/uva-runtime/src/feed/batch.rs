@@ -38,6 +38,8 @@ pub struct Slot {
 
 impl SlotMemory for Slot {
     fn host(&self, range: Range<usize>) -> Option<&[u8]> {
+        // A column without rows may begin after the bytes that the batch uses.
+        let range = if range.is_empty() { 0..0 } else { range };
         match &self.loan {
             None => self.slot.as_ref().map(|slot| &slot.payload()[range]),
             Some(loan) => loan.host_bytes(range),

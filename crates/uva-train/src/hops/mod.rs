@@ -1,4 +1,5 @@
-//! The front of a model over a hop set, which maps a batch's tables, one per hop, to one row per node.
+//! The front of a model, which maps a batch's tables to one row per node: tables of the hops of a hop set, or of node
+//! types.
 
 pub(crate) mod attention;
 pub(crate) mod hop_tables;
@@ -11,6 +12,8 @@ use self::attention::HopAttention;
 use self::inputs::{Inputs, another_number};
 use self::maps::HopMaps;
 use crate::TrainError;
+use crate::block::aggregate::Block;
+use crate::layer::relations::{self, RelationNetwork};
 use crate::nn::dropout::Draws;
 use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
@@ -26,6 +29,8 @@ pub(crate) enum Front {
     Maps(HopMaps),
     /// HOGA: the whole network, up to the logits.
     Attention(HopAttention),
+    /// Models over relations: their layers, up to the rows of the seeds.
+    Relations(RelationNetwork),
 }
 
 /// The state that the backward pass needs.
@@ -34,6 +39,7 @@ pub(crate) enum Saved {
     /// The inputs of the maps.
     Maps(Vec<Tensor>),
     Attention(attention::Saved),
+    Relations(relations::Saved),
 }
 
 impl Front {
@@ -44,6 +50,9 @@ impl Front {
         place: (Kind, Device),
         random: &mut SplitMix64,
     ) -> Result<Self, TrainError> {
+        if options.model.row().reads_relations() {
+            return Ok(Self::Relations(RelationNetwork::new(options, outputs, place, random)?));
+        }
         Ok(match options.model {
             ModelKind::S2gc => Self::Mean(options.alpha),
             ModelKind::Sign => Self::Maps(HopMaps::new(options, input_dim, place, random)?),
@@ -60,18 +69,21 @@ impl Front {
             Self::Alone | Self::Mean(_) => Vec::new(),
             Self::Maps(maps) => maps.parameters(),
             Self::Attention(attention) => attention.parameters(),
+            Self::Relations(network) => network.parameters(),
         }
     }
 
     /// Whether the front has parameters, and so needs the gradient of its result.
     pub(crate) fn is_trained(&self) -> bool {
-        matches!(self, Self::Maps(_) | Self::Attention(_))
+        matches!(self, Self::Maps(_) | Self::Attention(_) | Self::Relations(_))
     }
 
-    /// One row per node, and the state for [`Front::backward`]. With `draws` it is a training pass.
+    /// One row per node, and the state for [`Front::backward`]. Only layers over relations read `blocks`. With `draws` it
+    /// is a training pass.
     pub(crate) fn forward(
         &self,
         Inputs(mut tables): Inputs,
+        blocks: &[Block<'_>],
         draws: Option<&mut Draws>,
     ) -> Result<(Tensor, Saved), TrainError> {
         Ok(match self {
@@ -88,15 +100,25 @@ impl Front {
                 let (logits, saved) = attention.forward(&tables, draws)?;
                 (logits, Saved::Attention(saved))
             }
+            Self::Relations(network) => {
+                let (rows, saved) = network.forward(tables, blocks, draws)?;
+                (rows, Saved::Relations(saved))
+            }
         })
     }
 
     /// Gradients of the parameters, in their order, from that of the result. `saved` is of a training pass.
-    pub(crate) fn backward(&self, saved: &Saved, gradient: &Tensor) -> Result<Vec<Tensor>, TrainError> {
+    pub(crate) fn backward(
+        &self,
+        saved: &Saved,
+        blocks: &[Block<'_>],
+        gradient: &Tensor,
+    ) -> Result<Vec<Tensor>, TrainError> {
         match (self, saved) {
             (Self::Alone | Self::Mean(_), Saved::Nothing) => Ok(Vec::new()),
             (Self::Maps(maps), Saved::Maps(inputs)) => maps.backward(inputs, gradient),
             (Self::Attention(_), Saved::Attention(saved)) => saved.backward(gradient),
+            (Self::Relations(network), Saved::Relations(saved)) => network.backward(saved, blocks, gradient),
             _ => Err(TrainError::Input("a backward pass after another model's forward pass".to_owned())),
         }
     }

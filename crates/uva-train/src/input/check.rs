@@ -145,7 +145,8 @@ pub(crate) fn host_values<'a, T: Number>(
     batch.get(key).map_or(Ok(&[]), |array| values(&array, &key.to_string()))
 }
 
-fn check_lists(lists: &HostLists<'_>) -> Result<(), String> {
+/// Refuses lists that libtorch or our loops would read out of bounds.
+pub(crate) fn check_lists(lists: &HostLists<'_>) -> Result<(), String> {
     let HostLists { destinations, sources, indptr, indices, .. } = *lists;
     if indptr[0] != 0 || indptr[destinations] as usize != indices.len() {
         return Err(format!(

@@ -6,4 +6,5 @@ mod prepare;
 pub(crate) mod prepared;
 pub(crate) mod sampled_blocks;
 pub(crate) mod targets;
+pub(crate) mod typed_blocks;
 pub(crate) mod zeros;

@@ -7,13 +7,18 @@ use crate::input::zeros::Zeros;
 use crate::step::{Builder, Named};
 use crate::torch::device::TrainDevice;
 use tch::Kind;
-use uva_batch::BatchColumns;
+use uva_batch::{BatchColumns, Column, ColumnKey};
 use uva_model::{ModelKind, Task, TrainerOptions};
 
 /// The parts of a model that depend on what its batches hold. Chosen once, for its network.
-pub(crate) trait ModelInput: Sync {
+pub(crate) trait ModelInput: Send + Sync {
     /// The steps after the network's front, from rows of `shape.0` columns to `shape.1` logits.
     fn steps(&self, builder: &mut Builder<'_>, shape: (usize, usize)) -> Result<Vec<Named>, TrainError>;
+
+    /// The column of the seeds' labels.
+    fn labels(&self) -> ColumnKey {
+        Column::Labels.into()
+    }
 
     /// Refuses a batch that contradicts itself or the model.
     fn check(&self, settings: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Result<(), TrainError>;
@@ -43,7 +48,7 @@ pub(crate) trait ModelInput: Sync {
 /// The trainer settings that a batch is checked and prepared for.
 #[derive(Clone, Copy)]
 pub(crate) struct InputSettings<'t> {
-    pub(crate) input: &'static dyn ModelInput,
+    pub(crate) input: &'t dyn ModelInput,
     pub(crate) model: ModelKind,
     /// Blocks of a batch.
     pub(crate) layers: usize,

@@ -35,7 +35,9 @@ impl<'a> Prepared<'a> {
         batch: &BatchColumns<'a>,
         place: ArrayPlace,
     ) -> Result<Option<(Self, Targets<'a>)>, TrainError> {
-        let Some(targets) = place.targets(trainer.task, batch)? else { return Ok(None) };
+        let Some(targets) = place.targets(trainer.task, batch, trainer.input.labels())? else {
+            return Ok(None);
+        };
         let targets = match batch.padding {
             0 => targets,
             padding => targets.first(batch.seeds - padding)?,

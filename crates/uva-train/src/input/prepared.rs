@@ -6,16 +6,17 @@ use crate::input::targets::Targets;
 use crate::torch::borrowed::Borrowed;
 use crate::torch::device::TrainDevice;
 use tch::Device;
-use uva_batch::{BatchColumns, Column, ColumnArray};
+use uva_batch::{BatchColumns, ColumnArray, ColumnKey};
 use uva_graph::Labels;
 use uva_model::Task;
 
 /// A batch with at least one seed.
 pub(crate) struct Prepared<'a> {
     /// Feature rows in place: one table of the input nodes, or next to sums of the last block's destinations; for a hop
-    /// set a table for each hop that the model reads.
+    /// set a table for each hop that the model reads, for a typed graph one for each node type.
     pub(crate) tables: Vec<Borrowed<'a>>,
-    /// The hops, the one at the seeds first; empty for a hop set.
+    /// The hops, the one at the seeds first; empty for a hop set. For a typed graph those of the relations that the model
+    /// uses, in the order of its layers.
     pub(crate) blocks: Vec<Block<'a>>,
 }
 
@@ -69,8 +70,9 @@ impl ArrayPlace {
         self,
         task: Task,
         batch: &BatchColumns<'a>,
+        labels: ColumnKey,
     ) -> Result<Option<Targets<'a>>, TrainError> {
-        let (seeds, labels) = (batch.seeds, batch.get(Column::Labels));
+        let (seeds, labels) = (batch.seeds, batch.get(labels));
         if let Self::Device(device) = self {
             let Some(labels) = labels else {
                 return Err(TrainError::Input("a batch without labels".to_owned()));

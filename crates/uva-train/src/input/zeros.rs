@@ -29,7 +29,8 @@ impl Zeros {
         }
         let most = rows[rows.len() - 1];
         let outputs = task.outputs;
-        let widest = input_dim.max(options.edge_dim).max(outputs);
+        let of_types = options.graph.iter().flat_map(|graph| graph.types.iter().filter_map(|of| of.columns));
+        let widest = of_types.fold(input_dim.max(options.edge_dim).max(outputs), usize::max);
         Self {
             offsets: (0..=most as i32).collect(),
             degrees: vec![1; most],

@@ -5,6 +5,7 @@ pub(crate) mod convolution;
 pub(crate) mod edge_isomorphism;
 pub(crate) mod isomorphism;
 pub(crate) mod lists;
+pub(crate) mod relations;
 
 use self::attention::{Attention, Heads};
 use self::convolution::Convolution;
@@ -61,9 +62,9 @@ impl Layer {
                 let of_options = (options.attention_dropout, options.edge_dim);
                 Self::Attention(Attention::new((inputs, outputs), heads, of_options, place, random)?)
             }
-            ModelKind::Sgc | ModelKind::S2gc | ModelKind::Sign | ModelKind::Hoga => {
+            ModelKind::Rsage | ModelKind::Sgc | ModelKind::S2gc | ModelKind::Sign | ModelKind::Hoga => {
                 return Err(TrainError::Input(format!(
-                    "`model={}` has no layer over blocks",
+                    "`model={}` has no layer over blocks of one relation",
                     options.model.name()
                 )));
             }

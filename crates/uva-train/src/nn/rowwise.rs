@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor};
 const EPSILON: f64 = 1e-5;
 
 /// Sums of columns: the gradient of a vector that is added to every row.
-fn column_sums(rows: &Tensor) -> Result<Tensor, TrainError> {
+pub(crate) fn column_sums(rows: &Tensor) -> Result<Tensor, TrainError> {
     Ok(rows.f_sum_dim_intlist([0i64].as_slice(), false, None)?)
 }
 

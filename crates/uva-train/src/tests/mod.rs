@@ -5,5 +5,6 @@ mod blocks;
 mod dense_reference;
 mod devices;
 mod hop_sets;
+mod relations;
 mod support;
 mod trainer;

@@ -443,7 +443,7 @@ impl Trainer {
         let TrainerOptions { model, edge_dim, .. } = self.options;
         let layers = self.options.blocks();
         let preparer = self.preparer.as_ref();
-        let (input, options, drops) = (self.model.input, &self.options, true);
+        let (input, options, drops) = (&*self.model.input, &self.options, true);
         InputSettings {
             input,
             model,

@@ -34,9 +34,10 @@ pub fn predict(
     job: &PredictionJob,
     watch: &mut dyn PredictionWatch,
 ) -> Result<Predicted, RuntimeError> {
+    let nodes = dataset.nodes_of(dataset.seed_type());
     let wanted = match &job.nodes {
-        InferenceNodes::All => Wanted::all(dataset.nodes()),
-        InferenceNodes::These(ids) => Wanted::new(ids, dataset.nodes()).map_err(train_error)?,
+        InferenceNodes::All => Wanted::all(nodes),
+        InferenceNodes::These(ids) => Wanted::new(ids, nodes).map_err(train_error)?,
     };
     if wanted.is_empty() {
         return Err(RuntimeError::usage("there is no node to predict for").with_option_of("nodes"));
@@ -313,7 +314,7 @@ fn of_rows(
 /// The requested nodes, each once, in the order of ids.
 fn seeds(dataset: &Dataset, job: &PredictionJob) -> Vec<i64> {
     match &job.nodes {
-        InferenceNodes::All => (0..dataset.nodes() as i64).collect(),
+        InferenceNodes::All => (0..dataset.nodes_of(dataset.seed_type()) as i64).collect(),
         InferenceNodes::These(ids) => {
             let mut seeds = ids.clone();
             seeds.sort_unstable();

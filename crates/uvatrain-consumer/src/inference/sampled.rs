@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use uva_graph::{Dataset, Split};
-use uva_launch::training::{TrainedModel, checkpoint_error};
+use uva_launch::training::{TrainedModel, checkpoint_error, feature_element};
 use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamSetup};
 use uva_runtime::{Batch, FeatureType, LoaderOptions, RuntimeError};
 use uva_train::{Trainer, checkpoint};
@@ -20,7 +20,7 @@ impl SampledInference {
     /// Starts the threads, which expect passes over `split`.
     pub(super) fn start(dataset: Dataset, model: &TrainedModel, split: Split) -> Result<Self, RuntimeError> {
         let on_gpu = model.backend.cuda().is_some();
-        let feature_type = FeatureType::Float32.for_models(dataset.table().element, on_gpu);
+        let feature_type = FeatureType::Float32.for_models(feature_element(&dataset), on_gpu);
         let options = LoaderOptions { feature_type, ..model.loader.clone() };
         let dataset = Arc::new(dataset);
         let mut batches =

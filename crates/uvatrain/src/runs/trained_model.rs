@@ -1,7 +1,7 @@
 //! A trained model on the command line: the program that has it, and its checkpoint.
 
 use uva_graph::{Dataset, Verify};
-use uva_launch::training::{EvaluateBy, InferenceOverrides, TrainedModel};
+use uva_launch::training::{EvaluateBy, InferenceOverrides, TrainedModel, open_dataset};
 use uva_propagate::HopSet;
 use uva_runtime::backend::BackendOptions;
 use uva_runtime::machine::share_of_cores;
@@ -33,7 +33,8 @@ pub fn models(flags: &ModelFlags, models: Option<Models>) -> anyhow::Result<Mode
 /// # Errors
 /// Dataset or model is missing or damaged, or they do not belong together.
 pub fn open(flags: &ModelFlags) -> anyhow::Result<(Dataset, TrainedModel)> {
-    let dataset = HopSet::open_either(&flags.data, Verify::Stamp)?;
+    let open = || open_dataset(&flags.data, &flags.checkpoint);
+    let dataset = HopSet::open_or(&flags.data, Verify::Stamp, open)?;
     let model = TrainedModel::open(&dataset, &flags.checkpoint, &asked(flags))?;
     if let Some(differs) = &model.other_dataset {
         out::say(&format!("--allow-other-dataset: {differs}"));

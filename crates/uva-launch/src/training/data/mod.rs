@@ -7,7 +7,8 @@ mod model_data;
 pub(super) mod preflight;
 mod sampled_data;
 mod task;
+mod typed_data;
 
 pub(super) use choose::model_data;
 pub(super) use model_data::ModelData;
-pub use task::{class_weights, task};
+pub use task::{class_weights, feature_columns, feature_element, task};

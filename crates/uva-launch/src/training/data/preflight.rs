@@ -6,7 +6,7 @@ use uva_cuda::memory::HostMemory;
 use uva_graph::Dataset;
 use uva_model::{Footprint, Shapes, TrainerOptions};
 
-use super::task::outputs;
+use super::task::{feature_columns, outputs};
 use crate::training::job::{EvaluateBy, TrainingOptions};
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
@@ -58,7 +58,7 @@ pub(crate) fn check(
 /// [`RuntimeError::Missing`] with the required and the available memory, and the reason.
 pub(super) fn check_whole_graph(dataset: &Dataset, options: &TrainerOptions) -> Result<(), RuntimeError> {
     let nodes = dataset.nodes();
-    let (input_dim, classes) = (dataset.table().dim, outputs(dataset));
+    let (input_dim, classes) = (feature_columns(dataset), outputs(dataset));
     let shapes = Shapes { input_dim, classes, seeds: 0, nodes_evaluated: Some(nodes) };
     let need = Footprint::new(options, &shapes).beside_a_gpu();
     let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
@@ -81,7 +81,7 @@ pub(crate) fn footprint(dataset: &Dataset, options: &TrainingOptions, batch_size
 
 fn shapes(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Shapes {
     Shapes {
-        input_dim: dataset.table().dim,
+        input_dim: feature_columns(dataset),
         classes: outputs(dataset),
         seeds: batch_size,
         nodes_evaluated: (options.evaluate_by == EvaluateBy::Full).then(|| dataset.nodes()),

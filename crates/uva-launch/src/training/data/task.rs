@@ -1,6 +1,6 @@
 //! The task of a model, from a dataset's labels.
 
-use uva_graph::{Dataset, KindWords, Labels, Split};
+use uva_graph::{Dataset, ElementType, KindWords, Labels, Split};
 use uva_model::{ClassWeights, Metric, RegressionLoss, Task, TaskKind};
 
 use uva_runtime::RuntimeError;
@@ -89,4 +89,28 @@ pub fn class_weights(
 /// Columns of the output of a model of this dataset: classes, or numbers to predict.
 pub(crate) fn outputs(dataset: &Dataset) -> usize {
     dataset.labels().regression_columns().unwrap_or(dataset.classes())
+}
+
+/// Feature columns of the seeds; 0 if they have no features.
+pub fn feature_columns(dataset: &Dataset) -> usize {
+    match dataset.is_homogeneous() {
+        true => dataset.table().dim,
+        false => dataset.table_of(dataset.seed_type()).map_or(0, |table| table.dim),
+    }
+}
+
+/// The element type of the feature rows that decides whether the loader widens them: of several tables integers, which
+/// it cannot widen, before narrow floats, which it widens, before others.
+pub fn feature_element(dataset: &Dataset) -> ElementType {
+    if dataset.is_homogeneous() {
+        return dataset.table().element;
+    }
+    let tables = dataset.metagraph().types().filter_map(|of| dataset.table_of(of));
+    let elements: Vec<ElementType> = tables.map(|table| table.element).collect();
+    let rank = |element: &ElementType| match element {
+        ElementType::U8 | ElementType::I8 => 0,
+        ElementType::F16 | ElementType::Bf16 | ElementType::E4m3 => 1,
+        ElementType::F32 => 2,
+    };
+    elements.into_iter().min_by_key(rank).unwrap_or(ElementType::F32)
 }

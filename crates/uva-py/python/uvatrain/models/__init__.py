@@ -6,5 +6,6 @@
 from .hop_model import KINDS, HopModel
 from .loading import load_model, load_tensors, tensors_of
 from .model import LAYERS, Model
+from .relation_model import RelationModel
 
-__all__ = ["KINDS", "LAYERS", "HopModel", "Model", "load_model", "load_tensors", "tensors_of"]
+__all__ = ["KINDS", "LAYERS", "HopModel", "Model", "RelationModel", "load_model", "load_tensors", "tensors_of"]

@@ -11,6 +11,7 @@ import torch
 from .. import _core
 from .hop_model import KINDS, HopModel
 from .model import Model
+from .relation_model import RelationModel
 
 __all__ = ["load_model", "load_tensors"]
 
@@ -50,10 +51,11 @@ def load_model(
     *,
     keep: str | None = None,
     device: torch.device | str = "cpu",
-) -> Model | HopModel:
+) -> Model | HopModel | RelationModel:
     """The model of a checkpoint that `uvatrain train --checkpoint` wrote, ready to predict (in `eval()` mode).
 
-    A model of a hop set (`--model sign`, for example) is a `uvatrain.models.HopModel`, any other a `Model`.
+    A model of a hop set (`--model sign`, for example) is a `uvatrain.models.HopModel`, one of a typed graph (`--model
+    rsage`) a `RelationModel`, any other a `Model`.
 
     checkpoint: the directory. keep: "best" for the parameters of the best epoch by validation, "last" for those after
     the last batch; None for what `train --keep` said. `model.metadata` has `kept`, `epoch` (from 0) and
@@ -72,7 +74,8 @@ def load_model(
     if keep == "best" and not has_best:
         raise ValueError(f"keep='best': {checkpoint} has no best model, since its training was not validated")
     kept = (keep or trainer["keep"]) if has_best else "last"
-    model = KINDS.get(options["model"], Model)(options)
+    kind = RelationModel if "graph" in options else KINDS.get(options["model"], Model)
+    model = kind(options)
     group = "best." if kept == "best" else "model."
     found = tensors_of(opened[1], checkpoint)
     own = {name.removeprefix(group): value for name, value in found.items() if name.startswith(group)}

@@ -5,6 +5,7 @@ use std::path::Path;
 use uva_graph::{Dataset, Verify, node_file};
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::BackendOptions;
+use uva_runtime::options::input_nodes::{InputSeeds, open_for_batches};
 
 use super::kind::{DataKind, NodeFileProblem};
 use crate::exit;
@@ -33,8 +34,9 @@ impl DataKind for GraphData {
     }
 
     fn open_for_training(&self, flags: &TrainFlags) -> anyhow::Result<(Dataset, LoaderOptions)> {
-        let dataset = Dataset::open_verified(&flags.data, Verify::Stamp)?;
         let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
+        let seeds = InputSeeds::in_files(flags.input_nodes.as_slice());
+        let dataset = open_for_batches(&flags.data, Verify::Stamp, loader.target.as_ref(), Some(&seeds))?;
         let (dataset, loader) = with_first_layer(dataset, loader, flags.first_layer.as_deref())?;
         Ok(with_input_nodes(dataset, loader, flags.input_nodes.as_slice())?)
     }
@@ -57,6 +59,6 @@ impl DataKind for GraphData {
         file: &Path,
         problem: NodeFileProblem<'_>,
     ) -> anyhow::Result<Vec<i64>> {
-        node_file::read(file, dataset.nodes(), "nodes").map_err(problem)
+        node_file::read(file, dataset.nodes_of(dataset.seed_type()), "nodes").map_err(problem)
     }
 }

@@ -36,7 +36,7 @@ impl<'p> UserIds<'p> {
             Some(SourceNames::Texts(names)) => Known::Names(names),
             None => dataset.original_ids().map_or(Known::Ids, |ids| Known::Numbers(ids.to_vec())),
         };
-        Ok(Self { path, nodes: dataset.nodes(), known })
+        Ok(Self { path, nodes: dataset.nodes_of(dataset.seed_type()), known })
     }
 
     /// Writes the ids into a file that is not yet renamed to its final name.

@@ -36,8 +36,12 @@ impl SourceNames {
         } else {
             return Ok(None);
         };
-        if entries != dataset.nodes() {
-            let problem = format!("{}: {entries} ids for {} nodes", file.display(), dataset.nodes());
+        if entries != dataset.nodes_of(dataset.seed_type()) {
+            let problem = format!(
+                "{}: {entries} ids for {} nodes",
+                file.display(),
+                dataset.nodes_of(dataset.seed_type())
+            );
             return Err(exit::usage(problem).into());
         }
         Ok(Some(found))

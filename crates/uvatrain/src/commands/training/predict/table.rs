@@ -44,7 +44,7 @@ impl PredictionTable {
         let ids = dataset.original_ids().map(<[i64]>::to_vec);
         let names = SourceNames::of(dataset)?;
         let classes = dataset.meta().class_names.as_ref().and_then(|names| labels(names, row.outputs));
-        let rows = PredictedNodes::new(nodes, dataset.nodes());
+        let rows = PredictedNodes::new(nodes, dataset.nodes_of(dataset.seed_type()));
         Ok(Self { path: path.to_owned(), format, overwrite, rows, row, ids, names, classes })
     }
 

@@ -1,0 +1,97 @@
+//! Training options for models over the relations of a typed graph.
+
+use uva_graph::Dataset;
+use uva_model::{FeatureNorm, ModelGraph, ModelKind, ModelRow, NormKind, RootKind};
+use uva_options::OptionError;
+use uva_runtime::LoaderOptions;
+use uva_runtime::backend::{BackendOptions, DeviceChoice};
+
+use super::job::{Aggregate, EvaluateBy, TrainingOptions};
+
+/// The largest number of relations into a node type for which each has its own map of a node's own row. With many, their
+/// sum has too many parameters to learn.
+const MOST_ROOTS: usize = 8;
+
+impl TrainingOptions {
+    /// Checks the options that models over relations do not have.
+    pub(super) fn check_for_relations(&self, loader: &LoaderOptions) -> Result<(), OptionError> {
+        if !self.model.row().reads_relations() {
+            return Ok(());
+        }
+        let model = self.model.name();
+        let summed = matches!(self.aggregate, Aggregate::Host | Aggregate::Device);
+        for (option, given, reason) in [
+            ("residual", self.residual, "not supported with"),
+            ("norm", self.norm != NormKind::None, "not supported yet with"),
+            ("feature_norm", self.feature_norm != FeatureNorm::None, "not supported with"),
+            ("aggregate", summed, "each relation has its own sums with"),
+            ("first_layer", loader.first_layer.is_some(), "a hop set has the sums of one relation, unlike"),
+        ] {
+            if given {
+                return Err(OptionError::of(option, format!("{reason} `model={model}`")));
+            }
+        }
+        if self.evaluate_by == EvaluateBy::Full {
+            let reason = format!("not supported yet with `model={model}`: use `eval=sampled`");
+            return Err(OptionError::new("eval", self.evaluate_by, reason));
+        }
+        Ok(())
+    }
+
+    /// Sets the types of the dataset for a model over relations, and the default that depends on them. Returns a note if
+    /// that default is unexpected.
+    ///
+    /// # Errors
+    /// A node type without features that the model reads, or seeds without neighbours.
+    pub(super) fn see_relations(&mut self, dataset: &Dataset) -> Result<Option<String>, OptionError> {
+        let Some(relations) = self.model.row().relations else { return Ok(None) };
+        let graph = ModelGraph::of(dataset, dataset.seed_type());
+        let (most, mut note) = (graph.most_into_one_type(), None);
+        if relations.has_roots && self.root.is_none() && most > MOST_ROOTS {
+            self.root = Some(RootKind::Type);
+            note = Some(format!(
+                "`root=type`, since {most} relations lead into one node type: a map for each of them learns worse"
+            ));
+        }
+        self.graph = Some(graph);
+        self.layers_of(dataset)?;
+        Ok(note)
+    }
+
+    /// Checks that each layer has what it reads.
+    fn layers_of(&self, dataset: &Dataset) -> Result<(), OptionError> {
+        let name = dataset.path().display();
+        let refused = |problem: String| {
+            let reason = format!("cannot be trained on {name}: {problem}");
+            OptionError::new("model", self.model.name(), reason)
+        };
+        self.trainer().wiring().map(drop).map_err(refused)
+    }
+}
+
+/// The refusal of a model of one node type and one relation for a typed graph.
+pub(super) fn of_one_relation(model: ModelKind) -> OptionError {
+    let reason = format!(
+        "for one node type and one relation, and DATA is a typed graph: use `model={}`",
+        ModelKind::names_of(ModelRow::reads_relations)
+    );
+    OptionError::new("model", model.name(), reason)
+}
+
+/// The backend without the GPU that a model cannot use; `None` for a model that can.
+///
+/// # Errors
+/// A GPU that was requested by its number.
+pub(super) fn on_cpu(
+    model: ModelKind,
+    backend: &BackendOptions,
+) -> Result<Option<BackendOptions>, OptionError> {
+    if !model.row().reads_relations() {
+        return Ok(None);
+    }
+    if matches!(backend.device, DeviceChoice::Auto | DeviceChoice::Cpu) {
+        return Ok(Some(BackendOptions { device: DeviceChoice::Cpu, ..backend.clone() }));
+    }
+    let reason = format!("not supported yet with `model={}`: give `device=cpu`", model.name());
+    Err(OptionError::new("device", backend.device, reason))
+}

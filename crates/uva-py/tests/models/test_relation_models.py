@@ -1,0 +1,113 @@
+"""Models of typed graphs in PyTorch: the module says what `predict` says, and its state is that of PyG's modules."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from conftest import WATCHDOG
+
+import uvatrain
+
+#: Options of `train`.
+MODELS = {
+    "relation": "--model rsage",
+    "type-mean": "--model rsage --root type --relation-sum mean",
+    "none": "--model rsage --root none",
+}
+
+
+class Trained:
+    """A folder with a typed graph and checkpoints of models that take all neighbours."""
+
+    def __init__(self, folder, program):
+        self.folder, self.program = folder, program
+        self.run("generate graph --kind typed --nodes 400 --avg-degree 8 --feat-dim 6 --classes 6 --seed 3")
+        self.dataset = uvatrain.TypedDataset(folder / "graph")
+        types = self.dataset.node_types
+        self.x = {name: torch.from_numpy(np.load(folder / f"graph/nodes/{name}/feat.npy")) for name in types}
+        self.edge_index = {}
+        for names in self.dataset.edge_types:
+            directory = folder / "graph/edges" / "__".join(names)
+            indptr, indices = (torch.from_numpy(np.load(directory / f"{array}.npy")) for array in ("indptr", "indices"))
+            targets = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
+            self.edge_index[names] = torch.stack([indices.long(), targets])
+
+    def run(self, line):
+        environment = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        ended = subprocess.run(
+            [self.program, *line.split()],
+            capture_output=True,
+            text=True,
+            timeout=WATCHDOG,
+            cwd=self.folder,
+            env=environment,
+        )
+        if ended.returncode == 3:
+            pytest.skip(ended.stderr)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended.stdout
+
+    def model(self, name):
+        if not (self.folder / name).exists():
+            self.run(
+                f"train graph --fanouts=-1,-1 --batch-size 50 --slot-bytes 64MiB --hidden 8 --epochs 2 --lr 0.02 "
+                f"--dropout 0.1 --checkpoint {name} {MODELS[name]}"
+            )
+        return uvatrain.load_model(self.folder / name)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, uvatrain_program):
+    return Trained(tmp_path_factory.mktemp("relations"), uvatrain_program)
+
+
+def close(found, expected):
+    assert found.shape == expected.shape
+    assert (found - expected).abs().max() <= 1e-5 * expected.abs().max().clamp(min=1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_typed_checkpoint_in_torch_says_what_predict_says(trained, name):
+    model = trained.model(name)
+    line = f"predict graph --checkpoint {name} --eval sampled --slot-bytes 64MiB --overwrite --json"
+    said = json.loads(trained.run(f"{line} --output c.npy --probabilities p.npy"))
+    classes, shares = (torch.from_numpy(np.load(trained.folder / f"{file}.npy")) for file in ("c", "p"))
+    assert (model.metadata["kept"], model.metadata["epoch"], said["rows"]) == (said["kept"], said["epoch"], 400)
+    with torch.no_grad():
+        logits = model(trained.x, trained.edge_index)
+        close(logits.softmax(1), shares)
+        close(model(trained.x, [trained.edge_index] * 2), logits)
+    assert torch.equal(logits.argmax(1), classes)
+    for batch in uvatrain.Loader(trained.folder / "graph", fanouts=[-1, -1], batch_size=100, slot_bytes=64 << 20):
+        with torch.no_grad():
+            close(model(batch.x_dict, batch.blocks), logits[batch["item"].seeds])
+
+
+# The targets of a layer have the relations that the target of the model depends on, as a line of PyG says.
+@pytest.mark.filterwarnings("ignore:There exist node types")
+def test_the_state_of_a_typed_model_is_that_of_pyg(trained):
+    nn = pytest.importorskip("torch_geometric.nn")
+    model = trained.model("relation")
+    convs = torch.nn.ModuleList()
+    for relations, width in zip(model.relations, (8, 6), strict=True):
+        convs.append(nn.HeteroConv({of: nn.SAGEConv((-1, -1), width) for of in relations}, aggr="sum"))
+    convs.load_state_dict({name.removeprefix("convs."): value for name, value in model.state_dict().items()})
+    x = trained.x
+    with torch.no_grad():
+        for number, conv in enumerate(convs):
+            x = conv(x, {of: trained.edge_index[of] for of in model.relations[number]})
+            x = {of: rows.relu() for of, rows in x.items()} if number + 1 < len(convs) else x
+        close(x["item"], model(trained.x, trained.edge_index))
+
+
+def test_rows_and_edges_that_a_typed_model_reads_are_named_where_missing(trained):
+    model = trained.model("relation")
+    with pytest.raises(ValueError, match="x has no rows of user"):
+        model({of: rows for of, rows in trained.x.items() if of != "user"}, trained.edge_index)
+    with pytest.raises(ValueError, match="edge_index has no tag__has__item"):
+        model(trained.x, {of: edges for of, edges in trained.edge_index.items() if of[1] != "has"})
+    with pytest.raises(ValueError, match="1 layers: 2 are needed"):
+        model(trained.x, [trained.edge_index])

@@ -1,0 +1,123 @@
+//! Models over typed graphs in whole programs: the real binary on a graph whose labels need two relations.
+
+use std::path::Path;
+
+use crate::support::runs::{Metrics, small_graph, train};
+use crate::support::typed::write_mag;
+use crate::support::{Uvatrain, directory, uvatrain};
+
+/// Writes a graph of items, tags and users: the class of an item is two digits, of which tags show one and users the
+/// other, of four and three values.
+fn planted(directory: &Path, options: &str) {
+    let words = format!("generate graph --kind typed --nodes 4000 --seed 7 {options}");
+    uvatrain(directory, words.split_whitespace()).run().succeeds();
+}
+
+/// Training of rsage with one thread a stage.
+fn rsage(directory: &Path, metrics: &str, options: &str) -> Uvatrain {
+    let line = "train graph --model rsage --batch-size 100 --hidden 16 --train-threads 1 --lr 0.01";
+    uvatrain(directory, format!("{line} --metrics {metrics} {options}").split_whitespace())
+}
+
+fn test_accuracy(directory: &Path, options: &str) -> f64 {
+    let options = format!("--epochs 12 --dropout 0 --json {options}");
+    let end = rsage(directory, "run.jsonl", &options).run().succeeds().json();
+    end["test_accuracy"].as_f64().unwrap()
+}
+
+#[test]
+fn labels_that_need_two_relations_are_learned_from_both_only() {
+    let temp = directory();
+    planted(temp.path(), "");
+    // Without own rows the features of tags and users are seen one hop away only.
+    for kind in ["10,5", "10,5 --root type --relation-sum mean", "10 --root none"] {
+        let accuracy = test_accuracy(temp.path(), &format!("--fanouts {kind}"));
+        assert!(accuracy > 0.9, "{kind}: {accuracy}");
+    }
+    // The digit that tags show has four values, the one that users show three.
+    for (relation, values) in [("tag__has__item", 4.0), ("user__buys__item", 3.0)] {
+        let accuracy = test_accuracy(temp.path(), &format!("--fanouts 10,5;{relation}=0,0"));
+        // A guess of the digit that is not seen; there are some 400 test nodes.
+        assert!(accuracy < 1.0 / values + 0.08 && accuracy > 0.15, "{relation}: {accuracy}");
+    }
+}
+
+#[test]
+fn losses_of_a_typed_model_are_equal_however_batches_are_made() {
+    let temp = directory();
+    planted(temp.path(), "");
+    let run = |metrics: &str, options: &str| {
+        let options = format!("--fanouts 5,4 --dropout 0.3 {options}");
+        rsage(temp.path(), metrics, &options).run().succeeds();
+        let metrics = Metrics::read(&temp.path().join(metrics));
+        let epochs: Vec<_> = metrics.of("epoch").map(|epoch| epoch["valid_accuracy"].to_string()).collect();
+        (metrics.trained(), epochs, metrics.of("end").last().unwrap()["test_accuracy"].to_string())
+    };
+    let expected = run("one.jsonl", "--epochs 2 --samplers 1");
+    assert!(expected.0.len() >= 20 && expected.1.len() == 2, "{expected:?}");
+    for (metrics, options) in [
+        ("three.jsonl", "--samplers 3"),
+        ("threads.jsonl", "--samplers 3 --in-process"),
+        ("whole.jsonl", "--samplers 2 --prepare whole"),
+        ("narrow.jsonl", "--samplers 1 --target item --feature-type table"),
+    ] {
+        assert_eq!(run(metrics, &format!("--epochs 2 {options}")), expected, "{options}");
+    }
+    run("parts.jsonl", "--epochs 1 --checkpoint kept");
+    assert_eq!(run("parts.jsonl", "--epochs 2 --checkpoint kept --resume"), expected);
+}
+
+#[test]
+fn a_graph_of_one_type_trains_the_typed_model_too() {
+    let temp = directory();
+    small_graph(temp.path());
+    let end = rsage(temp.path(), "run.jsonl", "--epochs 5 --fanouts 5,4 --json").run().succeeds().json();
+    assert!(end["test_accuracy"].as_f64().unwrap() > 0.5, "{end}");
+}
+
+#[test]
+fn what_typed_models_do_not_support_is_refused_by_name() {
+    let temp = directory();
+    planted(temp.path(), "");
+    let refused = |options: &str, message: &[&str]| {
+        rsage(temp.path(), "run.jsonl", options).run().refuses(2, message);
+    };
+    for (options, name) in [
+        ("--residual", "--residual"),
+        ("--norm layer", "--norm"),
+        ("--feature-norm row", "--feature-norm"),
+        ("--aggregate host", "--aggregate"),
+        ("--eval full", "--eval full"),
+        ("--features disk", "--features disk"),
+        ("--sampler gpu", "--sampler gpu"),
+        ("--host-cache 1MiB", "--host-cache"),
+        ("--gpu-cache 1MiB", "--gpu-cache"),
+        ("--pad auto", "--pad"),
+        ("--edge-attr", "--edge-attr"),
+        ("--heads 2", "--heads"),
+        ("--output-heads 2", "--output-heads"),
+        ("--attention-dropout 0.1", "--attention-dropout"),
+        ("--sampler-kind ladies", "--sampler-kind ladies"),
+        ("--seed-order proximity", "--seed-order proximity"),
+        ("--first-layer graph", "graph"),
+        ("--target tag", "the dataset has no labels"),
+    ] {
+        refused(options, &[name]);
+    }
+    for model in ["sage", "gcn", "gat", "gin", "gine"] {
+        let name = format!("--model {model}");
+        train(temp.path(), "run.jsonl", &name).run().refuses(2, &[&name, "typed graph", "rsage"]);
+    }
+    let root = train(temp.path(), "run.jsonl", "--model sage --root type").run();
+    root.refuses(2, &["--root", "rsage"]);
+}
+
+#[test]
+fn a_type_without_features_is_refused_by_its_name() {
+    let temp = directory();
+    planted(temp.path(), "--featureless");
+    rsage(temp.path(), "run.jsonl", "").run().refuses(2, &["--model rsage", "\"user\" has no features"]);
+    let other = directory();
+    write_mag(other.path());
+    rsage(other.path(), "run.jsonl", "").run().refuses(2, &["--model rsage", "no features"]);
+}
