@@ -219,7 +219,7 @@ fn correct_and_measure_pass_in_two_calls_that_share_their_state() {
     let ways = correctness["training"]["ways"].as_object().unwrap();
     // Trained as on a device: sums that differ from the CPU's by rounding.
     let close = |way: &Value| way["farthest_loss"].as_f64().is_some_and(|farthest| farthest < 1e-3);
-    assert!(ways.len() == 18 && ways.contains_key("none, float8") && ways.values().all(close), "{ways:?}");
+    assert!(ways.len() == 21 && ways.contains_key("none, float8") && ways.values().all(close), "{ways:?}");
     let pcie = &json(&place.path("state/pcie.json"))["pcie"];
     assert_eq!(pcie["simulator"], true);
     for (name, value) in
