@@ -66,7 +66,7 @@ impl SeedSource {
 }
 
 /// All sources.
-pub static SOURCES: [SeedSource; 17] = [
+pub static SOURCES: [SeedSource; 19] = [
     SeedSource::new("npy", "npy", "", arrays),
     SeedSource::new("npy-typed", "npy", "", typed_arrays).typed(),
     SeedSource::new("planetoid", "planetoid", "", citations),
@@ -82,6 +82,8 @@ pub static SOURCES: [SeedSource; 17] = [
     SeedSource::new("igb-typed", "igb", "", typed_igb).typed().variant("typed"),
     SeedSource::new("csv", "csv", "", comma_separated),
     SeedSource::new("csv-typed", "csv", "", typed_comma_separated).typed(),
+    SeedSource::new("dgl-chunked", "dgl-chunked", "", chunked),
+    SeedSource::new("dgl-chunked-typed", "dgl-chunked", "", typed_chunked).typed(),
     SeedSource::new("parquet", "parquet", "", tables),
     SeedSource::new("parquet-typed", "parquet", "", typed_tables).typed(),
 ];
@@ -328,6 +330,49 @@ fn typed_comma_separated(files: &mut Files) {
     text(files, "nodes/paper.csv", "id,year,label,split\n10,1.5,x,train\n20,2,y,test\n30,3,,valid\n");
     text(files, "edges/author__writes__paper.csv", "src,dst,weight\nann,20,0.5\nbob,10,1\nann,10,2\n");
     text(files, "edges/paper__cites__paper.csv", "src,dst\n10,20\n20,20\n");
+}
+
+/// Four nodes of one type in two chunks, as text and arrays.
+fn chunked(files: &mut Files) {
+    text(
+        files,
+        "metadata.json",
+        r#"{"graph_name": "fuzz", "node_type": ["_N"], "num_nodes_per_chunk": [[2, 2]], "edge_type": ["_N:_E:_N"],
+            "num_edges_per_chunk": [[2, 1]],
+            "edges": {"_N:_E:_N": {"format": {"name": "csv", "delimiter": " "}, "data": ["edges0.txt", "edges1.txt"]}},
+            "node_data": {"_N": {
+                "feat": {"format": {"name": "numpy"}, "data": ["feat-0.npy", "feat-1.npy"]},
+                "label": {"format": {"name": "numpy"}, "data": ["label.npy"]},
+                "train_mask": {"format": {"name": "csv", "delimiter": ","}, "data": ["train.csv"]},
+                "val_mask": {"format": {"name": "numpy"}, "data": ["val.npy"]},
+                "test_mask": {"format": {"name": "numpy"}, "data": ["val.npy"]}}},
+            "edge_data": {"_N:_E:_N": {}}}"#,
+    );
+    text(files, "edges0.txt", "3 0\n1 0\n");
+    text(files, "edges1.txt", "2 2\n");
+    array(files, "feat-0.npy", &[1], &[0_f32, 1.0]);
+    array(files, "feat-1.npy", &[1], &[2_f32, 3.0]);
+    array(files, "label.npy", &[], &[0_i64, 1, 0, 1]);
+    text(files, "train.csv", "1\n1\n0\n0\n");
+    array(files, "val.npy", &[], &[0_u8, 0, 1, 0]);
+}
+
+/// Two papers and two authors, with edges as arrays and features as text.
+fn typed_chunked(files: &mut Files) {
+    text(
+        files,
+        "metadata.json",
+        r#"{"graph_name": "fuzz", "node_type": ["paper", "author"], "num_nodes_per_chunk": [[1, 1], [2]],
+            "edge_type": ["author:writes:paper"],
+            "edges": {"author:writes:paper": {"format": {"name": "numpy"}, "data": ["writes0.npy", "writes1.npy"]}},
+            "node_data": {"paper": {"feat": {"format": {"name": "csv"}, "data": ["feat0.csv", "feat1.csv"]}}},
+            "edge_data": {"author:writes:paper": {"weight": {"format": {"name": "numpy"}, "data": ["weight.npy"]}}}}"#,
+    );
+    array(files, "writes0.npy", &[2], &[1_i64, 0, 0, 1]);
+    array(files, "writes1.npy", &[2], &[1_i64, 1]);
+    text(files, "feat0.csv", "0.5,-1e-3\n");
+    text(files, "feat1.csv", "3,4\n");
+    array(files, "weight.npy", &[], &[1_f32, 2.0, 3.0]);
 }
 
 /// The tables of [`tables`], as a node type and a relation.

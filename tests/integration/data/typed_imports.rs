@@ -70,3 +70,24 @@ fn igb_is_imported_with_all_types_and_as_mlperf_trains_it() {
         .refuses(2, &["--self-loops", "--variant typed"]);
     run(temp.path(), "import --from igb tiny again --variant mlperf --ids name").refuses(2, &["--ids"]);
 }
+
+#[test]
+fn chunked_graphs_are_imported_with_their_types_and_changed_edges() {
+    let temp = directory();
+    let metadata = r#"{"node_type": ["paper", "author"], "num_nodes_per_chunk": [[2, 1], [2, 0]],
+        "edge_type": ["author:writes:paper"], "edges": {"author:writes:paper":
+            {"format": {"name": "csv", "delimiter": " "}, "data": ["writes0.txt", "writes1.txt"]}},
+        "node_data": {"paper": {"feat": {"format": {"name": "numpy"}, "data": ["feat-0.npy", "feat-1.npy"]}}}}"#;
+    write(temp.path(), "chunks/metadata.json", metadata);
+    write(temp.path(), "chunks/writes0.txt", "0 2\n1 2\n");
+    write(temp.path(), "chunks/writes1.txt", "1 0\n");
+    write(temp.path(), "chunks/feat-0.npy", npy(&[2, 1], false, &[0.5_f32, 1.0]));
+    write(temp.path(), "chunks/feat-1.npy", npy(&[1, 1], false, &[2.0_f32]));
+    run(temp.path(), "import --from dgl-chunked chunks out --reverse").succeeds();
+    let relations = json!([["author writes paper", 3], ["paper rev_writes author", 3]]);
+    assert_eq!(found(temp.path()), [json!([["paper", 3], ["author", 2]]), relations]);
+    write(temp.path(), "chunks/writes1.txt", "1 3\n");
+    run(temp.path(), "import --from dgl-chunked chunks again")
+        .refuses(2, &["writes1.txt", "line 1", "metadata.json has 3 of paper"]);
+    assert!(!temp.path().join("again").exists());
+}

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "parquet")]
 use super::formats::parquet;
-use super::formats::{csv, edgelist, gnn_npz, graphbolt, igb, npy, nt, ogb, planetoid};
+use super::formats::{csv, dgl_chunked, edgelist, gnn_npz, graphbolt, igb, npy, nt, ogb, planetoid};
 use super::importer::Importer;
 
 /// Every format that can be imported.
@@ -16,6 +16,7 @@ pub const IMPORTERS: &[Importer] = &[
     igb::IMPORTER,
     csv::IMPORTER,
     nt::IMPORTER,
+    dgl_chunked::IMPORTER,
     #[cfg(feature = "parquet")]
     parquet::IMPORTER,
 ];

@@ -7,6 +7,7 @@ mod common;
 mod sources;
 
 mod csv;
+mod dgl_chunked;
 mod edgelist;
 mod export;
 mod features;

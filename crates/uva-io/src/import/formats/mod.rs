@@ -1,6 +1,7 @@
 //! The formats that can be imported, one module each; `tables` is shared by CSV and Parquet.
 
 pub(crate) mod csv;
+pub(crate) mod dgl_chunked;
 pub(crate) mod edgelist;
 pub(crate) mod gnn_npz;
 pub(crate) mod graphbolt;

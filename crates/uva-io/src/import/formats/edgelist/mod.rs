@@ -42,7 +42,7 @@ pub(crate) const IMPORTER: Importer = Importer {
     source: SourceKind::Either(
         "a file with one edge per line, or a directory with edges.tsv, edges.csv or edges.txt",
     ),
-    takes: &[Extra::Lines, Extra::Regression],
+    takes: &[Extra::Lines, Extra::Arrays, Extra::Regression],
     import,
 };
 

@@ -121,7 +121,7 @@ enum MetadataProblem {
 
 /// Whether `path`, links followed, lies outside of `directory`. The files are untrusted, and may refer to any file of
 /// the user.
-fn leads_out(directory: &Path, path: &Path) -> io::Result<bool> {
+pub(crate) fn leads_out(directory: &Path, path: &Path) -> io::Result<bool> {
     Ok(!directory.join(path).canonicalize()?.starts_with(directory.canonicalize()?))
 }
 

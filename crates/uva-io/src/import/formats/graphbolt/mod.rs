@@ -9,7 +9,7 @@
 //! With several types of nodes or edges, or an adjacent `meta.json` of format 2, the graph is typed ([`typed`]).
 
 mod labels;
-mod metadata;
+pub(crate) mod metadata;
 mod seeds;
 pub(crate) mod typed;
 

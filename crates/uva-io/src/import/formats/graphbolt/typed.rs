@@ -25,7 +25,7 @@ use crate::import::request::ImportRequest;
 use crate::import::writing::type_names::TypeNames;
 
 /// Names of arrays that the format has in other places.
-const OF_NODES: [&str; 9] = [
+pub(crate) const OF_NODES: [&str; 9] = [
     "train_idx",
     "valid_idx",
     "val_idx",
@@ -36,7 +36,7 @@ const OF_NODES: [&str; 9] = [
     "test_mask",
     "node_names",
 ];
-const OF_EDGES: [&str; 5] = ["indptr", "indices", "edge_index", "src", "dst"];
+pub(crate) const OF_EDGES: [&str; 5] = ["indptr", "indices", "edge_index", "src", "dst"];
 
 /// The name of edge features whose rows `edge_id` names: one table for several relations.
 pub(crate) const FEATURES_BY_ID: &str = "feat_by_edge_id";
@@ -343,7 +343,7 @@ fn unknown(described: &Described, what: &str, name: Option<&str>, part: &str, kn
 }
 
 /// Whether an array of this name may become a file of that name.
-fn is_file_name(name: &str) -> bool {
+pub(crate) fn is_file_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 128 && !name.starts_with('.') && !name.contains(['/', '\0'])
 }
 

@@ -60,8 +60,13 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     if meta.typed.is_some() {
         return typed::import(request, meta);
     }
+    import_arrays(request, SourceArrays::new(request.source)?)
+}
+
+/// Imports the arrays of a graph of one type.
+pub(super) fn import_arrays(request: &ImportRequest<'_>, source: SourceArrays) -> Result<(), GraphError> {
     let changes = request.options.changes(Changes::NONE);
-    let arrays = NpyArrays::open(request.source, request)?;
+    let arrays = NpyArrays::of(source, request)?;
     let nodes = arrays.nodes();
     let ids = arrays.ids();
     let edges = arrays.source.edges(nodes, "the features have rows")?;
@@ -103,7 +108,10 @@ pub(crate) struct NpyArrays {
 impl NpyArrays {
     /// Opens the arrays in `directory` and checks them against each other.
     pub(crate) fn open(directory: &Path, request: &ImportRequest<'_>) -> Result<NpyArrays, GraphError> {
-        let source = SourceArrays::new(directory)?;
+        Self::of(SourceArrays::new(directory)?, request)
+    }
+
+    fn of(source: SourceArrays, request: &ImportRequest<'_>) -> Result<NpyArrays, GraphError> {
         let features = source.features()?;
         let nodes = features.array.shape()[0];
         let labels = source.labels(nodes, request.options.is_regression(), request.watch)?;
@@ -117,15 +125,14 @@ impl NpyArrays {
             integers(&array)
         });
         let node_ids = node_ids.transpose()?;
-        let node_names = names_of_nodes(directory, nodes as u64)?;
+        let node_names = names_of_nodes(&source.directory, nodes as u64)?;
         Ok(NpyArrays { source, features, labels, splits, original_ids, node_ids, node_names })
     }
 
     /// Reports the unread arrays. `elsewhere` lists those that are read by other means.
     pub(crate) fn say_left_out(&self, watch: &ImportWatch<'_>, elsewhere: &[&str]) -> Result<(), GraphError> {
-        let read = self.source.read.borrow();
-        let is_read = |name: &str| read.contains(name) || elsewhere.contains(&name);
-        let left = unread_parts::files(&self.source.directory, ".npy", is_read)?;
+        let left = self.source.unread()?.into_iter().map(|(name, _)| name);
+        let left: Vec<String> = left.filter(|name| !elsewhere.contains(&name.as_str())).collect();
         unread_parts::say(watch.note, &self.source.directory, &left);
         Ok(())
     }

@@ -57,6 +57,11 @@ impl SourceArrays {
         Self::of(directory, files, Meta { edge_feat_dtype, ..Meta::default() })
     }
 
+    /// Listed arrays of a graph of one type. `place` is for messages.
+    pub(crate) fn listed(place: PathBuf, files: BTreeMap<String, PathBuf>, meta: Meta) -> SourceArrays {
+        Self::of(place, ArrayFiles::Listed(files), meta)
+    }
+
     fn of(directory: PathBuf, files: ArrayFiles, meta: Meta) -> SourceArrays {
         SourceArrays { directory, files, meta, read: RefCell::default() }
     }

@@ -64,3 +64,8 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let nodes = nodes.as_ref().map(open).transpose()?;
     tables::import(request, "parquet", edges, nodes)
 }
+
+/// The table in these files, of which there is at least one.
+pub(super) fn open_files(files: &[PathBuf]) -> Result<Box<dyn SourceTable>, GraphError> {
+    Ok(Box::new(ParquetTable::open(&files[0], files)?))
+}

@@ -193,7 +193,7 @@ impl dyn SourceTable + '_ {
         }
     }
 
-    pub(super) fn wrong_type(&self, column: &TableColumn, wanted: impl Into<String>) -> GraphError {
+    pub(crate) fn wrong_type(&self, column: &TableColumn, wanted: impl Into<String>) -> GraphError {
         let wanted = wanted.into();
         let (found, column) = (self.type_name(column), shown(&column.name));
         GraphError::invalid(self.path(), ColumnProblem::Type { column, found, wanted })
