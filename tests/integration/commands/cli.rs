@@ -431,7 +431,7 @@ fn a_preset_is_a_known_graph_made_smaller_and_its_size_is_shown_first() {
     assert!((80..160).contains(&train), "{train} train nodes, of which 1.09 % are 121");
     // The help has them all.
     let help = uvatrain(temp.path(), ["generate", "--help"]).run().succeeds();
-    for part in ["igb-medium", "papers100m  111,059,956  1,615,685,872", "1.087 %", "768 f16"] {
+    for part in ["igb-medium", "papers100m     111,059,956  1,615,685,872", "1.087 %", "768 f16"] {
         assert!(help.stdout.contains(part), "{part} is missing\n{help}");
     }
 }

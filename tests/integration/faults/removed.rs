@@ -39,6 +39,7 @@ const SITES: &[Site] = &[
     Site("uva-graph/src/storage/stamp.rs", 1, "the stamp of a dataset", "planted::"),
     Site("uva-io/src/import/formats/npy/typed/edges.rs", 1, "a file of a staged directory", "PLANTED"),
     Site("uva-io/src/import/formats/nt.rs", 1, "a directory made in a staged directory", "PLANTED"),
+    Site("uva-io/src/import/formats/tables/typed.rs", 1, "a file of a staged directory", "PLANTED"),
     Site("uva-io/src/import/writing/output.rs", 1, "a file of a staged directory", "PLANTED"),
     Site("uva-launch/src/checkpoint_files.rs", 3, "the lock of a checkpoint", "CHECKPOINTS"),
     Site("uva-launch/src/mps/leftover.rs", 5, "directories of an MPS daemon", "mps::"),
