@@ -20,6 +20,8 @@ if (($# == 0)); then
   # The tests of a build without libtorch. scripts/test.sh checks the rest of that build.
   LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain-consumer \
     --no-default-features --test integration -- -D warnings
-  scripts/check/python.sh --profile dev --at-once 2 --quiet
+  # In the wheel as a release has it.
+  cargo build --release --workspace --bin uvatrain
+  UVATRAIN_PROGRAM=$(realpath "${CARGO_TARGET_DIR:-target}/release/uvatrain") scripts/check/python.sh --at-once 2 --quiet
   scripts/check/fuzz.sh
 fi
