@@ -61,6 +61,17 @@ pub enum TrainError {
         /// The system's error.
         source: io::Error,
     },
+    /// The system does not permit libtorch's threads.
+    #[error(
+        "{threads} threads of libtorch cannot be started: {source}: use fewer, or raise the limit on \
+         processes and threads (ulimit -u, or a container's pids limit) or on memory (ulimit -v, ulimit -d)"
+    )]
+    Threads {
+        /// The number, with the caller's.
+        threads: usize,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The driver refused a call.
     #[error(transparent)]
     Driver(#[from] uva_cuda::CudaError),
@@ -86,7 +97,11 @@ impl TrainError {
 
     /// Whether the machine lacks a requested resource (exit code 3).
     pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Cuda(error) if error.is_missing())
+        match self {
+            Self::Cuda(error) => error.is_missing(),
+            Self::Threads { .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether options or data are to blame (exit code 2), and not the run (exit code 1).

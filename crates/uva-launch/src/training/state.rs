@@ -215,6 +215,8 @@ fn require(holds: bool, field: &str, problem: impl FnOnce() -> String) -> Result
 pub fn checkpoint_error(error: CheckpointError) -> RuntimeError {
     if error.is_usage() {
         RuntimeError::input(error.to_string())
+    } else if error.is_missing() {
+        RuntimeError::missing(error.to_string())
     } else {
         RuntimeError::failed(error.to_string())
     }

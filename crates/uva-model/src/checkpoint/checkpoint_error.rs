@@ -50,9 +50,17 @@ pub enum CheckpointError {
     /// libtorch or serde rejected the trainer's tensors or the caller's state.
     #[error("checkpoint: {0}")]
     Refused(String),
+    /// The machine lacks a resource that the model needs.
+    #[error("{0}")]
+    Missing(String),
 }
 
 impl CheckpointError {
+    /// Whether the machine lacks a needed resource (exit code 3).
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing(_))
+    }
+
     /// Whether the user's input is the cause (exit code 2), and not the run (exit code 1).
     pub fn is_usage(&self) -> bool {
         match self {

@@ -4,3 +4,4 @@ pub(crate) mod borrowed;
 pub(crate) mod device;
 pub(crate) mod dispatcher;
 pub(crate) mod host;
+pub(crate) mod threads;

@@ -107,7 +107,13 @@ pub fn load_model(
     let options = TrainerOptions { threads, ..options };
     let task = Task { outputs, kind, metric };
     let trainer = Trainer::new(&options, input_dim, task, device).map_err(|error| {
-        if error.is_usage() { checkpoint.damaged(format!("its model: {error}")) } else { refused(error) }
+        if error.is_usage() {
+            checkpoint.damaged(format!("its model: {error}"))
+        } else if error.is_missing() {
+            CheckpointError::Missing(error.to_string())
+        } else {
+            refused(error)
+        }
     })?;
     let file = SafeTensors::deserialize(checkpoint.tensors())
         .map_err(|error| checkpoint.damaged(format!("its tensors cannot be read: {error}")))?;

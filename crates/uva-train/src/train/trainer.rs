@@ -12,6 +12,7 @@ use crate::model::{self, Model};
 use crate::nn::dropout::Draws;
 use crate::nn::random::batch_seed;
 use crate::torch::device::TrainDevice;
+use crate::torch::threads;
 use crate::train::adam::Adam;
 use crate::train::late::{LateResults, OwnNumbers, Reading};
 use crate::{TrainError, torch::borrowed::Borrowed};
@@ -74,7 +75,8 @@ impl Trainer {
     ///
     /// # Errors
     /// [`TrainError::Options`] for an option out of range, a metric that does not fit the labels, no columns or no
-    /// classes, [`TrainError::Cuda`] for a CUDA device that libtorch cannot use.
+    /// classes, [`TrainError::Cuda`] for a CUDA device that libtorch cannot use, [`TrainError::Threads`] if the system
+    /// does not permit the threads.
     pub fn new(
         options: &TrainerOptions,
         input_dim: usize,
@@ -114,6 +116,7 @@ impl Trainer {
             late: None,
             preparer: None,
         };
+        trainer.options.threads.map_or(Ok(()), threads::check)?;
         trainer.use_threads();
         Ok(trainer)
     }
