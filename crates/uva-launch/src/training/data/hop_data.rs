@@ -105,10 +105,6 @@ impl ModelData for HopData<'_> {
         None
     }
 
-    fn check_memory(&self, _model: &TrainerOptions) -> Result<(), RuntimeError> {
-        Ok(())
-    }
-
     fn lacks(&self, model: &TrainerOptions) -> Option<String> {
         let (stored, operators) = (self.hops.per_operator(), self.hops.operators());
         if operators != model.operators {

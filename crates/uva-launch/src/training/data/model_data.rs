@@ -42,18 +42,24 @@ pub(crate) trait ModelData {
     fn loader_for(
         &self,
         loader: LoaderOptions,
-        on_gpu: bool,
-        gather: GatherChoice,
-    ) -> Result<LoaderOptions, OptionError>;
+        _on_gpu: bool,
+        _gather: GatherChoice,
+    ) -> Result<LoaderOptions, OptionError> {
+        Ok(loader)
+    }
 
     /// Whether training rows go to the GPU's memory if they fit next to a batch.
-    fn place_is_open(&self, on_gpu: bool, gather: GatherChoice) -> bool;
+    fn place_is_open(&self, _on_gpu: bool, _gather: GatherChoice) -> bool {
+        false
+    }
 
     /// The reason why the stages of a run on the CPU cannot be timed; `None` if they can.
     fn refuses_timing(&self) -> Option<&'static str>;
 
     /// The option that uses the memory that a batch leaves free on a GPU, and its use, for people.
-    fn use_of_free_memory(&self) -> (&'static str, &'static str);
+    fn use_of_free_memory(&self) -> (&'static str, &'static str) {
+        ("`gpu_cache=auto`", "may be cached")
+    }
 
     /// Whether this model reads such data.
     fn fits(&self, model: &ModelRow) -> bool;
@@ -74,7 +80,9 @@ pub(crate) trait ModelData {
     ///
     /// # Errors
     /// [`RuntimeError::Missing`] if there is too little.
-    fn check_memory(&self, model: &TrainerOptions) -> Result<(), RuntimeError>;
+    fn check_memory(&self, _model: &TrainerOptions) -> Result<(), RuntimeError> {
+        Ok(())
+    }
 
     /// What this data lacks for a trained model; `None` if nothing.
     fn lacks(&self, model: &TrainerOptions) -> Option<String>;

@@ -2,8 +2,7 @@
 
 use uva_graph::Dataset;
 use uva_model::{ModelRow, TrainerOptions};
-use uva_options::OptionError;
-use uva_runtime::backend::{Backend, BackendOptions, GatherChoice};
+use uva_runtime::backend::{Backend, BackendOptions};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError, gather_by_cpu};
 
@@ -40,25 +39,8 @@ impl ModelData for SampledData<'_> {
         Ok(AggregateVerdict::new(options, self.dataset, backend, plan, outputs)?)
     }
 
-    fn loader_for(
-        &self,
-        loader: LoaderOptions,
-        _on_gpu: bool,
-        _gather: GatherChoice,
-    ) -> Result<LoaderOptions, OptionError> {
-        Ok(loader)
-    }
-
-    fn place_is_open(&self, _on_gpu: bool, _gather: GatherChoice) -> bool {
-        false
-    }
-
     fn refuses_timing(&self) -> Option<&'static str> {
         None
-    }
-
-    fn use_of_free_memory(&self) -> (&'static str, &'static str) {
-        ("`gpu_cache=auto`", "may be cached")
     }
 
     fn fits(&self, model: &ModelRow) -> bool {

@@ -2,8 +2,7 @@
 
 use uva_graph::Dataset;
 use uva_model::{ModelGraph, ModelRow, TrainerOptions};
-use uva_options::OptionError;
-use uva_runtime::backend::{Backend, BackendOptions, GatherChoice};
+use uva_runtime::backend::{Backend, BackendOptions};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
@@ -42,27 +41,10 @@ impl ModelData for TypedData<'_> {
         Ok(AggregateVerdict::off("each relation has its own sums"))
     }
 
-    fn loader_for(
-        &self,
-        loader: LoaderOptions,
-        _on_gpu: bool,
-        _gather: GatherChoice,
-    ) -> Result<LoaderOptions, OptionError> {
-        Ok(loader)
-    }
-
-    fn place_is_open(&self, _on_gpu: bool, _gather: GatherChoice) -> bool {
-        false
-    }
-
     fn refuses_timing(&self) -> Option<&'static str> {
         Some(
             "the stages of typed graphs are not timed yet: give `samplers`, `gather_threads` and `train_threads`",
         )
-    }
-
-    fn use_of_free_memory(&self) -> (&'static str, &'static str) {
-        ("`gpu_cache=auto`", "may be cached")
     }
 
     fn fits(&self, model: &ModelRow) -> bool {
@@ -86,10 +68,6 @@ impl ModelData for TypedData<'_> {
 
     fn blocks(&self, model: &TrainerOptions) -> Option<usize> {
         Some(model.blocks())
-    }
-
-    fn check_memory(&self, _model: &TrainerOptions) -> Result<(), RuntimeError> {
-        Ok(())
     }
 
     fn lacks(&self, model: &TrainerOptions) -> Option<String> {
