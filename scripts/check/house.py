@@ -35,7 +35,7 @@ LONGEST_TEST_NAME = 70
 
 LIMITS = {
     "row predicates": 9,
-    "hop set branches": 11,
+    "hop set branches": 10,
     "crowded folders": 0,
     "shared names": 5,
     "long files": 0,

@@ -33,6 +33,6 @@ pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};
 pub use options::{FeatureNorm, NormKind, TrainerOptions};
 pub use options_error::OptionsError;
 pub use relations::model_graph::{ModelGraph, ModelType};
-pub use relations::relation_model::{RelationModel, RelationSum, RootKind};
+pub use relations::relation_model::{RelationModel, RelationSum, RelationWeights, RootKind};
 pub use relations::wiring::{LayerWiring, RelationUse, Wiring};
 pub use task::{Metric, RegressionLoss, Task, TaskKind};

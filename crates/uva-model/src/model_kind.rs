@@ -8,7 +8,7 @@ use crate::hops::hop_networks::{HOGA, LINEAR, SIGN};
 use crate::layer_size::{LayerSize, product};
 use crate::network::{NetworkForm, OVER_BLOCKS};
 use crate::relations::relation_model::RelationModel;
-use crate::relations::relation_networks::{OVER_RELATIONS, RSAGE};
+use crate::relations::relation_networks::{OVER_RELATIONS, RGCN, RSAGE};
 
 /// The kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub enum ModelKind {
     /// GraphSAGE for each relation of a typed graph: the mean of the neighbours' rows with a matrix for each relation, and
     /// the sum over the relations into a node type.
     Rsage,
+    /// R-GCN (Schlichtkrull et al. 2018): for each relation the mean of the neighbours' rows through a matrix, and the
+    /// node's own row through another.
+    Rgcn,
     /// SGC (Wu et al. 2019): a linear map of the last hop of a hop set.
     Sgc,
     /// S²GC (Zhu & Koniusz 2021): a linear map of the mean over the hops, each mixed with the features themselves.
@@ -148,7 +151,7 @@ impl ModelRow {
 }
 
 /// All models. Tests, help and messages are made from this table.
-static TABLE: [ModelRow; 10] = [
+static TABLE: [ModelRow; 11] = [
     ModelRow {
         kind: ModelKind::Sage,
         name: "sage",
@@ -233,6 +236,13 @@ static TABLE: [ModelRow; 10] = [
         "GraphSAGE for typed graphs: in each relation the mean of the neighbours' rows, summed over the relations",
         Weighting::Mean,
         RSAGE,
+    ),
+    over_relations(
+        ModelKind::Rgcn,
+        "rgcn",
+        "R-GCN: in each relation the mean of the neighbours' rows, summed with a map of the node's own row",
+        Weighting::Mean,
+        RGCN,
     ),
     over_hops(
         ModelKind::Sgc,

@@ -8,7 +8,7 @@ use crate::hops::hop_model::ActivationKind;
 use crate::model_kind::{ModelKind, Weighting};
 use crate::options_error::OptionsError;
 use crate::relations::model_graph::ModelGraph;
-use crate::relations::relation_model::{RelationSum, RootKind};
+use crate::relations::relation_model::{RelationSum, RelationWeights, RootKind};
 
 named! {
     /// The normalisation of feature rows before the first layer. A row of zeros does not change.
@@ -108,6 +108,9 @@ pub struct TrainerOptions {
     /// Models over relations: how the results of the relations into a type become its rows.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub relation_sum: RelationSum,
+    /// R-GCN: what the matrices of the relations are made of.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub relation_weights: RelationWeights,
     /// SIGN: the function between layers.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub activation: ActivationKind,
@@ -150,6 +153,7 @@ impl Default for TrainerOptions {
             graph: None,
             root: RootKind::Relation,
             relation_sum: RelationSum::Sum,
+            relation_weights: RelationWeights::Free,
             activation: ActivationKind::Relu,
             dropout: 0.5,
             input_dropout: 0.0,
@@ -264,7 +268,7 @@ impl TrainerOptions {
             return refuse(option, format!("{} layers: expected 1 to 32", self.layers));
         }
         self.check_hops()?;
-        self.check_relations()?;
+        self.check_relations(classes)?;
         if self.first_layer_given {
             self.check_given_layer(input_dim)?;
         }

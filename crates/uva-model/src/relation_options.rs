@@ -2,7 +2,8 @@
 
 use crate::options::TrainerOptions;
 use crate::options_error::OptionsError;
-use crate::relations::relation_model::RelationShape;
+use crate::relations::model_graph::ModelGraph;
+use crate::relations::relation_model::{RelationModel, RelationShape, RelationWeights};
 use crate::relations::wiring::Wiring;
 
 impl TrainerOptions {
@@ -13,20 +14,45 @@ impl TrainerOptions {
     pub fn wiring(&self) -> Result<Option<Wiring>, String> {
         let Some(model) = &self.model.row().relations else { return Ok(None) };
         let graph = self.graph.as_ref().ok_or("it has no types of nodes")?;
-        Wiring::new(graph, self.layers, (model.reads_own_rows)(self.root)).map(Some)
+        Wiring::new(graph, self.layers, (model.own_rows)(self.root)).map(Some)
+    }
+
+    /// Whether a linear map of each node type comes before the first layer over relations, since it has one width for all
+    /// types and their features do not.
+    #[must_use]
+    pub fn maps_inputs(&self, wiring: &Wiring) -> bool {
+        let (Some(model), Some(graph)) = (&self.model.row().relations, &self.graph) else { return false };
+        let mut widths = wiring.inputs.iter().map(|&of_type| graph.types[of_type].columns);
+        let first = widths.next();
+        model.has_shared_weights && widths.any(|width| Some(width) != first)
+    }
+
+    /// Columns of each type's rows before the first layer over relations.
+    #[must_use]
+    pub fn input_widths(&self, wiring: &Wiring) -> Vec<usize> {
+        let types = self.graph.iter().flat_map(|graph| &graph.types);
+        let mapped = self.maps_inputs(wiring).then_some(self.hidden);
+        types.map(|of_type| mapped.or(of_type.columns).unwrap_or(0)).collect()
     }
 
     /// Number of trained parameters of the layers over relations, for this many classes; 0 if there are none.
     pub(crate) fn parameters_of_relations(&self, classes: u64) -> u64 {
         let (Some(model), Some(graph)) = (&self.model.row().relations, &self.graph) else { return 0 };
         let Ok(Some(wiring)) = self.wiring() else { return 0 };
-        let mut widths: Vec<u64> =
-            graph.types.iter().map(|of_type| of_type.columns.unwrap_or(0) as u64).collect();
+        let hidden = self.hidden as u64;
         let mut parameters: u64 = 0;
+        if self.maps_inputs(&wiring) {
+            let columns =
+                wiring.inputs.iter().map(|&of_type| graph.types[of_type].columns.unwrap_or(0) as u64);
+            let maps = columns.map(|columns| columns.saturating_add(1).saturating_mul(hidden));
+            parameters = maps.fold(0, u64::saturating_add);
+        }
+        let mut widths: Vec<u64> = self.input_widths(&wiring).iter().map(|&width| width as u64).collect();
         for (number, layer) in wiring.layers.iter().enumerate() {
-            let outputs = if number + 1 == wiring.layers.len() { classes } else { self.hidden as u64 };
+            let outputs = if number + 1 == wiring.layers.len() { classes } else { hidden };
             parameters = parameters.saturating_add((model.parameters)(&RelationShape {
                 root: self.root,
+                weights: self.relation_weights,
                 layer,
                 widths: &widths,
                 outputs,
@@ -36,25 +62,88 @@ impl TrainerOptions {
         parameters
     }
 
-    /// Rejects the types of a model that has none, a graph without the relations that the model needs, and widths out of
-    /// range.
-    pub(crate) fn check_relations(&self) -> Result<(), OptionsError> {
+    /// Rejects the types of a model that has none, a graph without the relations that the model needs, widths out of
+    /// range, and options that no model of these relations and `classes` has.
+    ///
+    /// # Errors
+    /// [`OptionsError`] with the option or with what the dataset lacks.
+    pub fn check_relations(&self, classes: usize) -> Result<(), OptionsError> {
         let model = self.model.name();
         let refuse = |problem: String| Err(OptionsError::Unsupported(problem));
-        let Some(graph) = &self.graph else {
-            return match self.model.row().relations {
-                Some(_) => refuse(format!("it has no types of nodes, which `model={model}` requires")),
-                None => Ok(()),
-            };
+        let (relations, graph) = match (&self.model.row().relations, &self.graph) {
+            (Some(relations), Some(graph)) => (relations, graph),
+            (Some(_), None) => {
+                return refuse(format!("it has no types of nodes, which `model={model}` requires"));
+            }
+            (None, Some(_)) => {
+                return refuse(format!("it has types of nodes, which `model={model}` does not support"));
+            }
+            (None, None) => return Ok(()),
         };
-        if self.model.row().relations.is_none() {
-            return refuse(format!("it has types of nodes, which `model={model}` does not support"));
-        }
         let columns = graph.types.iter().filter_map(|of_type| of_type.columns);
         if let Some(columns) = columns.into_iter().find(|&columns| columns == 0 || columns > Self::MAX_WIDTH)
         {
             return refuse(format!("it has {columns} feature columns: expected 1 to {}", Self::MAX_WIDTH));
         }
-        self.wiring().map(drop).or_else(refuse)
+        self.check_root(relations)?;
+        match self.wiring() {
+            Ok(Some(wiring)) => self.check_weights((relations, graph), &wiring, classes),
+            Ok(None) => Ok(()),
+            Err(problem) => refuse(problem),
+        }
+    }
+
+    fn check_root(&self, model: &RelationModel) -> Result<(), OptionsError> {
+        if model.roots.is_empty() || model.roots.contains(&self.root) {
+            return Ok(());
+        }
+        let names: Vec<&str> = model.roots.iter().map(|root| root.name()).collect();
+        let problem = format!(
+            "{} is not valid with `model={}`: expected {}",
+            self.root,
+            self.model.name(),
+            names.join(" or ")
+        );
+        Err(OptionsError::Option { option: "root", problem })
+    }
+
+    /// Rejects bases that are more than there are relations to share them, and blocks that do not divide the matrices of
+    /// some layer.
+    fn check_weights(
+        &self,
+        (model, graph): (&RelationModel, &ModelGraph),
+        wiring: &Wiring,
+        classes: usize,
+    ) -> Result<(), OptionsError> {
+        let refuse = |option, problem: String| Err(OptionsError::Option { option, problem });
+        let name = self.model.name();
+        match self.relation_weights {
+            RelationWeights::Free => Ok(()),
+            RelationWeights::Bases(_) if !model.has_shared_weights => {
+                refuse("bases", format!("not supported with `model={name}`"))
+            }
+            RelationWeights::Blocks(_) if !model.has_shared_weights => {
+                refuse("blocks", format!("not supported with `model={name}`"))
+            }
+            RelationWeights::Bases(bases) => {
+                let relations = graph.relations.len();
+                if (1..=relations).contains(&bases) {
+                    return Ok(());
+                }
+                refuse("bases", format!("{bases} is not between 1 and {relations}, the number of relations"))
+            }
+            RelationWeights::Blocks(blocks) => {
+                let input = wiring.inputs.first().map_or(0, |&of_type| self.input_widths(wiring)[of_type]);
+                let between = (self.layers > 1).then_some(("`hidden`", self.hidden));
+                let widths = [("feature columns", input), ("classes", classes)];
+                let uneven = |(_, width): &(&str, usize)| blocks == 0 || !width.is_multiple_of(blocks);
+                match widths.into_iter().chain(between).find(uneven) {
+                    Some((what, width)) => {
+                        refuse("blocks", format!("{blocks} does not divide the {width} {what} of a layer"))
+                    }
+                    None => Ok(()),
+                }
+            }
+        }
     }
 }

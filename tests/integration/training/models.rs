@@ -230,7 +230,7 @@ fn models_of_hop_sets_and_their_options_are_refused_for_a_dataset_by_name() {
     };
     for model in ["sgc", "s2gc", "sign", "hoga"] {
         let name = format!("--model {model}");
-        refused(&name, &[&name, "hop set", "`uvatrain propagate`", "sage, gcn, gat, gin, gine or rsage"]);
+        refused(&name, &[&name, "hop set", "`uvatrain propagate`", "sage, gcn, gat, gin, gine, rsage"]);
     }
     refused("--layers 3", &["--layers", "sign or hoga", "--fanouts"]);
     refused("--model gcn --use-hops 2", &["--use-hops", "sgc, s2gc, sign or hoga"]);

@@ -6,6 +6,8 @@ use crate::support::runs::{Metrics, small_graph, train};
 use crate::support::typed::write_mag;
 use crate::support::{Uvatrain, directory, uvatrain};
 
+const MODELS: [&str; 2] = ["rsage", "rgcn"];
+
 /// Writes a graph of items, tags and users: the class of an item is two digits, of which tags show one and users the
 /// other, of four and three values.
 fn planted(directory: &Path, options: &str) {
@@ -15,13 +17,19 @@ fn planted(directory: &Path, options: &str) {
 
 /// Training of rsage with one thread a stage.
 fn rsage(directory: &Path, metrics: &str, options: &str) -> Uvatrain {
-    let line = "train graph --model rsage --batch-size 100 --hidden 16 --train-threads 1 --lr 0.01";
+    of_relations("rsage", directory, metrics, options)
+}
+
+/// The same of another model over relations.
+fn of_relations(model: &str, directory: &Path, metrics: &str, options: &str) -> Uvatrain {
+    let line = format!("train graph --model {model}");
+    let line = format!("{line} --batch-size 100 --hidden 16 --train-threads 1 --lr 0.01");
     uvatrain(directory, format!("{line} --metrics {metrics} {options}").split_whitespace())
 }
 
-fn test_accuracy(directory: &Path, options: &str) -> f64 {
+fn test_accuracy(model: &str, directory: &Path, options: &str) -> f64 {
     let options = format!("--epochs 12 --dropout 0 --json {options}");
-    let end = rsage(directory, "run.jsonl", &options).run().succeeds().json();
+    let end = of_relations(model, directory, "run.jsonl", &options).run().succeeds().json();
     end["test_accuracy"].as_f64().unwrap()
 }
 
@@ -30,13 +38,20 @@ fn labels_that_need_two_relations_are_learned_from_both_only() {
     let temp = directory();
     planted(temp.path(), "");
     // Without own rows the features of tags and users are seen one hop away only.
-    for kind in ["10,5", "10,5 --root type --relation-sum mean", "10 --root none"] {
-        let accuracy = test_accuracy(temp.path(), &format!("--fanouts {kind}"));
-        assert!(accuracy > 0.9, "{kind}: {accuracy}");
+    for (model, kind) in [
+        ("rsage", "10,5"),
+        ("rsage", "10,5 --root type --relation-sum mean"),
+        ("rsage", "10 --root none"),
+        ("rgcn", "10,5"),
+        ("rgcn", "10,5 --root shared --bases 2"),
+        ("rgcn", "10,5 --blocks 2"),
+    ] {
+        let accuracy = test_accuracy(model, temp.path(), &format!("--fanouts {kind}"));
+        assert!(accuracy > 0.9, "{model} {kind}: {accuracy}");
     }
     // The digit that tags show has four values, the one that users show three.
     for (relation, values) in [("tag__has__item", 4.0), ("user__buys__item", 3.0)] {
-        let accuracy = test_accuracy(temp.path(), &format!("--fanouts 10,5;{relation}=0,0"));
+        let accuracy = test_accuracy("rsage", temp.path(), &format!("--fanouts 10,5;{relation}=0,0"));
         // A guess of the digit that is not seen; there are some 400 test nodes.
         assert!(accuracy < 1.0 / values + 0.08 && accuracy > 0.15, "{relation}: {accuracy}");
     }
@@ -46,33 +61,40 @@ fn labels_that_need_two_relations_are_learned_from_both_only() {
 fn losses_of_a_typed_model_are_equal_however_batches_are_made() {
     let temp = directory();
     planted(temp.path(), "");
-    let run = |metrics: &str, options: &str| {
+    let run = |model: &str, metrics: &str, options: &str| {
         let options = format!("--fanouts 5,4 --dropout 0.3 {options}");
-        rsage(temp.path(), metrics, &options).run().succeeds();
+        of_relations(model, temp.path(), metrics, &options).run().succeeds();
         let metrics = Metrics::read(&temp.path().join(metrics));
         let epochs: Vec<_> = metrics.of("epoch").map(|epoch| epoch["valid_accuracy"].to_string()).collect();
         (metrics.trained(), epochs, metrics.of("end").last().unwrap()["test_accuracy"].to_string())
     };
-    let expected = run("one.jsonl", "--epochs 2 --samplers 1");
-    assert!(expected.0.len() >= 20 && expected.1.len() == 2, "{expected:?}");
-    for (metrics, options) in [
-        ("three.jsonl", "--samplers 3"),
-        ("threads.jsonl", "--samplers 3 --in-process"),
-        ("whole.jsonl", "--samplers 2 --prepare whole"),
-        ("narrow.jsonl", "--samplers 1 --target item --feature-type table"),
-    ] {
-        assert_eq!(run(metrics, &format!("--epochs 2 {options}")), expected, "{options}");
+    for model in MODELS {
+        let expected = run(model, "one.jsonl", "--epochs 2 --samplers 1");
+        assert!(expected.0.len() >= 20 && expected.1.len() == 2, "{expected:?}");
+        for (metrics, options) in [
+            ("three.jsonl", "--samplers 3"),
+            ("threads.jsonl", "--samplers 3 --in-process"),
+            ("whole.jsonl", "--samplers 2 --prepare whole"),
+            ("narrow.jsonl", "--samplers 1 --target item --feature-type table"),
+        ] {
+            let found = run(model, metrics, &format!("--epochs 2 {options}"));
+            assert_eq!(found, expected, "{model} {options}");
+        }
+        let (metrics, kept) = (format!("{model}.jsonl"), format!("--checkpoint {model}"));
+        run(model, &metrics, &format!("--epochs 1 {kept}"));
+        assert_eq!(run(model, &metrics, &format!("--epochs 2 {kept} --resume")), expected, "{model}");
     }
-    run("parts.jsonl", "--epochs 1 --checkpoint kept");
-    assert_eq!(run("parts.jsonl", "--epochs 2 --checkpoint kept --resume"), expected);
 }
 
 #[test]
 fn a_graph_of_one_type_trains_the_typed_model_too() {
     let temp = directory();
     small_graph(temp.path());
-    let end = rsage(temp.path(), "run.jsonl", "--epochs 5 --fanouts 5,4 --json").run().succeeds().json();
-    assert!(end["test_accuracy"].as_f64().unwrap() > 0.5, "{end}");
+    for model in MODELS {
+        let run = of_relations(model, temp.path(), "run.jsonl", "--epochs 5 --fanouts 5,4 --json").run();
+        let end = run.succeeds().json();
+        assert!(end["test_accuracy"].as_f64().unwrap() > 0.5, "{model}: {end}");
+    }
 }
 
 #[test]
@@ -108,8 +130,18 @@ fn what_typed_models_do_not_support_is_refused_by_name() {
         let name = format!("--model {model}");
         train(temp.path(), "run.jsonl", &name).run().refuses(2, &[&name, "typed graph", "rsage"]);
     }
-    let root = train(temp.path(), "run.jsonl", "--model sage --root type").run();
-    root.refuses(2, &["--root", "rsage"]);
+    for (options, message) in [
+        ("--model sage --root type", ["--root", "rsage or rgcn"]),
+        ("--model rgcn --root none", ["--root: none is not valid with --model rgcn", "shared or type"]),
+        ("--model rsage --root shared", ["--root: shared is not valid", "relation or type or none"]),
+        ("--model rsage --bases 2", ["--bases", "rgcn"]),
+        ("--model rgcn --relation-sum mean", ["--relation-sum", "rsage"]),
+        ("--model rgcn --bases 5", ["--bases: 5 is not between 1 and 4", "relations"]),
+        ("--model rgcn --blocks 5", ["--blocks: 5 does not divide", "of a layer"]),
+        ("--model rgcn --blocks 2 --bases 2", ["--blocks", "--bases"]),
+    ] {
+        train(temp.path(), "run.jsonl", options).run().refuses(2, &message);
+    }
 }
 
 #[test]

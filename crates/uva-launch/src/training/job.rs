@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use uva_model::checkpoint::Keep;
 use uva_model::{
     ActivationKind, ClassWeights, FeatureNorm, Metric, ModelGraph, ModelKind, ModelRow, NormKind,
-    RegressionLoss, RelationSum, RootKind, TrainerOptions,
+    RegressionLoss, RelationSum, RelationWeights, RootKind, TrainerOptions,
 };
 use uva_options::OptionPurpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
@@ -41,13 +41,21 @@ options! {
         /// Weight of the input features in each hop of S²GC's mean, 0 to below 1
         alpha: Option<f64> = None
             => Field::real("SHARE", Real::Probability).of(MODEL, &[Training]).unless_given("0.05"),
-        /// Map of a node's own row in rsage: for each relation, for each node type, or none
+        /// Map of a node's own row in rsage (relation, type or none) and rgcn (type or shared)
         root: Option<RootKind> = None
             => Field::choice::<RootKind>("ROOT").of(MODEL, &[Training])
-                .unless_given("relation, or type where more than 8 relations lead into a node type"),
+                .unless_given("rsage: relation, or type where more than 8 relations lead into a node type; rgcn: type, or \
+                    shared if there is one type"),
         /// How rsage combines the relations into a node type
         relation_sum: Option<RelationSum> = None
             => Field::choice::<RelationSum>("HOW").of(MODEL, &[Training]).unless_given("sum"),
+        /// Number of matrices that the relations of rgcn share: each relation has a weighted sum of them
+        bases: Option<usize> = None
+            => Field::within("BASES", 1, 4096).of(MODEL, &[Training]).unless_given("a matrix for each relation"),
+        /// Number of blocks on the diagonal of each relation's matrix in rgcn, with zeros elsewhere
+        diagonal_blocks: Option<usize> = None
+            => Field::within("BLOCKS", 1, 65536).of(MODEL, &[Training]).named("blocks").unless_given("whole matrices")
+                .excludes(&["bases"]),
         /// Activation between the layers of SIGN
         activation: Option<ActivationKind> = None
             => Field::choice::<ActivationKind>("ACTIVATION").of(MODEL, &[Training]).unless_given("relu"),
@@ -249,8 +257,18 @@ impl TrainingOptions {
             ),
             ("use_hops", self.use_hops.is_some(), has(ModelRow::reads_hops, ", on a hop set")),
             ("alpha", self.alpha.is_some(), has(|row| row.name == ModelKind::S2gc.name(), "")),
-            ("root", self.root.is_some(), has(has_roots, "")),
-            ("relation_sum", self.relation_sum.is_some(), has(has_roots, "")),
+            (
+                "root",
+                self.root.is_some(),
+                has(|row| row.relations.is_some_and(|of| !of.roots.is_empty()), ""),
+            ),
+            (
+                "relation_sum",
+                self.relation_sum.is_some(),
+                has(|row| row.relations.is_some_and(|of| of.has_relation_sum), ""),
+            ),
+            ("bases", self.bases.is_some(), has(has_shared_weights, "")),
+            ("blocks", self.diagonal_blocks.is_some(), has(has_shared_weights, "")),
             ("activation", self.activation.is_some(), has(|row| row.name == ModelKind::Sign.name(), "")),
         ] {
             if given && !holds(model) {
@@ -298,6 +316,11 @@ impl TrainingOptions {
             graph: self.graph.clone(),
             root: self.root.unwrap_or(usual.root),
             relation_sum: self.relation_sum.unwrap_or(usual.relation_sum),
+            relation_weights: match (self.bases, self.diagonal_blocks) {
+                (Some(bases), _) => RelationWeights::Bases(bases),
+                (None, Some(blocks)) => RelationWeights::Blocks(blocks),
+                (None, None) => RelationWeights::Free,
+            },
             activation: self.activation.unwrap_or(usual.activation),
             dropout: self.dropout,
             input_dropout: self.input_dropout,
@@ -334,9 +357,9 @@ impl TrainingOptions {
     }
 }
 
-/// Whether a model takes a map of own rows, and a sum of relations.
-fn has_roots(model: &ModelRow) -> bool {
-    model.relations.is_some_and(|relations| relations.has_roots)
+/// Whether a model takes bases and blocks of its relations' matrices.
+fn has_shared_weights(model: &ModelRow) -> bool {
+    model.relations.is_some_and(|relations| relations.has_shared_weights)
 }
 
 /// Whether a model trains on neighbours sampled in a dataset.

@@ -1,16 +1,12 @@
 //! Training options for models over the relations of a typed graph.
 
 use uva_graph::Dataset;
-use uva_model::{FeatureNorm, ModelGraph, ModelKind, ModelRow, NormKind, RootKind};
+use uva_model::{FeatureNorm, ModelGraph, ModelKind, ModelRow, NormKind, OptionsError, RootKind};
 use uva_options::OptionError;
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
 
 use super::job::{Aggregate, EvaluateBy, TrainingOptions};
-
-/// The largest number of relations into a node type for which each has its own map of a node's own row. With many, their
-/// sum has too many parameters to learn.
-const MOST_ROOTS: usize = 8;
 
 impl TrainingOptions {
     /// Checks the options that models over relations do not have.
@@ -38,34 +34,41 @@ impl TrainingOptions {
         Ok(())
     }
 
-    /// Sets the types of the dataset for a model over relations, and the default that depends on them. Returns a note if
-    /// that default is unexpected.
+    /// Sets the types of the dataset for a model over relations, and the default that depends on them. Its logits have
+    /// `outputs` columns. Returns a note if that default is unexpected.
     ///
     /// # Errors
-    /// A node type without features that the model reads, or seeds without neighbours.
-    pub(super) fn see_relations(&mut self, dataset: &Dataset) -> Result<Option<String>, OptionError> {
+    /// A node type without features that the model reads, seeds without neighbours, or an option that does not fit the
+    /// relations.
+    pub(super) fn see_relations(
+        &mut self,
+        dataset: &Dataset,
+        outputs: usize,
+    ) -> Result<Option<String>, OptionError> {
         let Some(relations) = self.model.row().relations else { return Ok(None) };
         let graph = ModelGraph::of(dataset, dataset.seed_type());
-        let (most, mut note) = (graph.most_into_one_type(), None);
-        if relations.has_roots && self.root.is_none() && most > MOST_ROOTS {
-            self.root = Some(RootKind::Type);
-            note = Some(format!(
-                "`root=type`, since {most} relations lead into one node type: a map for each of them learns worse"
-            ));
+        let (usual, most) = ((relations.usual_root)(&graph), graph.most_into_one_type());
+        let gives_by_relation = relations.roots.contains(&RootKind::Relation);
+        let is_unexpected = self.root.is_none() && gives_by_relation && usual == RootKind::Type;
+        if !relations.roots.is_empty() {
+            self.root = self.root.or(Some(usual));
         }
         self.graph = Some(graph);
-        self.layers_of(dataset)?;
-        Ok(note)
-    }
-
-    /// Checks that each layer has what it reads.
-    fn layers_of(&self, dataset: &Dataset) -> Result<(), OptionError> {
         let name = dataset.path().display();
-        let refused = |problem: String| {
-            let reason = format!("cannot be trained on {name}: {problem}");
-            OptionError::new("model", self.model.name(), reason)
-        };
-        self.trainer().wiring().map(drop).map_err(refused)
+        self.trainer().check_relations(outputs).map_err(|error| match error {
+            OptionsError::Option { option, problem } => OptionError::of(option, problem),
+            OptionsError::Unsupported(problem) => OptionError::new(
+                "model",
+                self.model.name(),
+                format!("cannot be trained on {name}: {problem}"),
+            ),
+            other => OptionError::new("model", self.model.name(), other.to_string()),
+        })?;
+        Ok(is_unexpected.then(|| {
+            format!(
+                "`root=type`, since {most} relations lead into one node type: a map for each of them learns worse"
+            )
+        }))
     }
 }
 

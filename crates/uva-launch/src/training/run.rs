@@ -101,7 +101,7 @@ impl TrainingRun {
         (options.metric, options.loss) =
             (MetricChoice(Some(task.metric)), LossChoice(task.kind.regression()));
         (options.blocks, options.seed) = (loader.fanouts.hops(), loader.seed);
-        let of_relations = options.see_relations(&dataset)?;
+        let of_relations = options.see_relations(&dataset, task.outputs)?;
         let edge_attr = loader.edge_attr || options.model.row().needs_edge_features();
         options.edge_dim = match dataset.edge_features() {
             Some(table) if edge_attr => table.dim,

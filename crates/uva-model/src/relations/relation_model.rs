@@ -1,16 +1,25 @@
 //! What sets models over relations apart from each other.
 
+use serde::{Deserialize, Serialize};
 use uva_options::named;
 
-use crate::relations::wiring::LayerWiring;
+use crate::relations::model_graph::ModelGraph;
+use crate::relations::wiring::{LayerWiring, OwnRowUse};
 
 /// A model over the relations of a typed graph.
 #[derive(Clone, Copy, Debug)]
 pub struct RelationModel {
-    /// It takes `--root` and `--relation-sum`.
-    pub has_roots: bool,
-    /// Whether a layer reads the rows of its destinations.
-    pub(crate) reads_own_rows: fn(RootKind) -> bool,
+    /// The maps of own rows that `--root` chooses from; empty for a model without the option.
+    pub roots: &'static [RootKind],
+    /// The map of own rows unless it is chosen.
+    pub usual_root: fn(&ModelGraph) -> RootKind,
+    /// It takes `--relation-sum`.
+    pub has_relation_sum: bool,
+    /// It takes `--bases` and `--blocks`, and has one matrix shape for all relations: node types of different widths
+    /// need a linear map before the first layer.
+    pub has_shared_weights: bool,
+    /// How a layer uses the rows of its destinations.
+    pub(crate) own_rows: fn(RootKind) -> OwnRowUse,
     /// Number of trained parameters of a layer.
     pub(crate) parameters: fn(&RelationShape<'_>) -> u64,
 }
@@ -19,6 +28,7 @@ pub struct RelationModel {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RelationShape<'l> {
     pub(crate) root: RootKind,
+    pub(crate) weights: RelationWeights,
     pub(crate) layer: &'l LayerWiring,
     /// Columns of each type's rows before it.
     pub(crate) widths: &'l [u64],
@@ -33,6 +43,8 @@ named! {
         Relation = "relation",
         /// A map for each node type.
         Type = "type",
+        /// One map for all node types, as in PyG's RGCNConv.
+        Shared = "shared",
         /// No map: a layer reads neighbours only.
         None = "none",
     }
@@ -46,4 +58,17 @@ named! {
         /// Their mean.
         Mean = "mean",
     }
+}
+
+/// What the matrices of a layer's relations are made of (Schlichtkrull et al. 2018).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RelationWeights {
+    /// A matrix for each relation.
+    #[default]
+    Free,
+    /// Sums of this many matrices that the relations share, with coefficients of their own.
+    Bases(usize),
+    /// This many blocks along the diagonal of each matrix.
+    Blocks(usize),
 }

@@ -1,8 +1,9 @@
-//! The sizes of models over relations.
+//! The models over relations: what each has, and the sizes of its layers.
 
 use crate::layer_size::product;
 use crate::network::{Network, NetworkForm};
-use crate::relations::relation_model::{RelationModel, RelationShape, RootKind};
+use crate::relations::relation_model::{RelationModel, RelationShape, RelationWeights, RootKind};
+use crate::relations::wiring::OwnRowUse;
 
 /// Layers over the relations of a batch.
 pub(crate) const OVER_RELATIONS: NetworkForm = NetworkForm {
@@ -11,19 +12,54 @@ pub(crate) const OVER_RELATIONS: NetworkForm = NetworkForm {
     kept: |_| 0,
 };
 
+/// The largest number of relations into a node type for which each has its own map of a node's own row. With many, their
+/// sum has too many parameters to learn.
+const MOST_ROOTS: usize = 8;
+
 /// GraphSAGE for each relation.
-pub(crate) const RSAGE: RelationModel =
-    RelationModel { has_roots: true, reads_own_rows: |root| root != RootKind::None, parameters: rsage };
+pub(crate) const RSAGE: RelationModel = RelationModel {
+    roots: &[RootKind::Relation, RootKind::Type, RootKind::None],
+    usual_root: |graph| {
+        if graph.most_into_one_type() > MOST_ROOTS { RootKind::Type } else { RootKind::Relation }
+    },
+    has_relation_sum: true,
+    has_shared_weights: false,
+    own_rows: |root| if root == RootKind::None { OwnRowUse::Unread } else { OwnRowUse::Read },
+    parameters: rsage,
+};
+
+/// R-GCN.
+pub(crate) const RGCN: RelationModel = RelationModel {
+    roots: &[RootKind::Shared, RootKind::Type],
+    usual_root: |graph| if graph.types.len() > 1 { RootKind::Type } else { RootKind::Shared },
+    has_relation_sum: false,
+    has_shared_weights: true,
+    own_rows: |_| OwnRowUse::Kept,
+    parameters: rgcn,
+};
 
 /// A map of each relation's mean, with a bias; and the maps of the own rows.
-fn rsage(&RelationShape { root, layer, widths, outputs }: &RelationShape<'_>) -> u64 {
+fn rsage(&RelationShape { root, layer, widths, outputs, .. }: &RelationShape<'_>) -> u64 {
     let map = |inputs: u64| product(&[inputs, outputs]);
     let with_bias = |inputs: u64| map(inputs).saturating_add(outputs);
     let of_means = layer.relations.iter().map(|of| with_bias(widths[of.source]));
     let of_roots: Vec<u64> = match root {
         RootKind::Relation => layer.relations.iter().map(|of| map(widths[of.destination])).collect(),
         RootKind::Type => layer.destinations.iter().map(|&of_type| with_bias(widths[of_type])).collect(),
-        RootKind::None => Vec::new(),
+        RootKind::Shared | RootKind::None => Vec::new(),
     };
     of_means.chain(of_roots).fold(0, u64::saturating_add)
+}
+
+/// The matrices of the relations, and the maps of the own rows with their biases. All rows are equally wide.
+fn rgcn(&RelationShape { root, weights, layer, widths, outputs }: &RelationShape<'_>) -> u64 {
+    let inputs = layer.destinations.first().map_or(0, |&of_type| widths[of_type]);
+    let (relations, matrix) = (layer.relations.len() as u64, product(&[inputs, outputs]));
+    let of_relations = match weights {
+        RelationWeights::Free => product(&[relations, matrix]),
+        RelationWeights::Bases(bases) => product(&[bases as u64, matrix.saturating_add(relations)]),
+        RelationWeights::Blocks(blocks) => product(&[relations, matrix / blocks.max(1) as u64]),
+    };
+    let roots = if root == RootKind::Type { layer.destinations.len() as u64 } else { 1 };
+    of_relations.saturating_add(product(&[roots, matrix.saturating_add(outputs)]))
 }

@@ -13,17 +13,36 @@ pub struct RelationUse {
     pub destination: usize,
 }
 
+/// How layers use a node's own row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnRowUse {
+    /// They do not.
+    Unread,
+    /// The relations into a type read the rows of their destinations.
+    Read,
+    /// A layer has a map of own rows, also of a type into which no relation leads.
+    Kept,
+}
+
 /// The relations of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerWiring {
     /// The relations that it uses, in their order.
     pub relations: Vec<RelationUse>,
-    /// The types that have rows after it, in their order. Some relation leads into each.
+    /// The types that have rows after it, in their order. Some relation leads into each, unless the layer has a map of
+    /// own rows.
     pub destinations: Vec<usize>,
 }
 
+impl LayerWiring {
+    /// The relations into a type, by their places in the layer.
+    pub fn leading_into(&self, of_type: usize) -> impl Iterator<Item = (usize, &RelationUse)> + Clone {
+        self.relations.iter().enumerate().filter(move |(_, of)| of.destination == of_type)
+    }
+}
+
 /// The relations that the logits of the target depend on, layer by layer. Others have no parameters. A type into which
-/// no relation leads has no rows after a layer, so a later layer does not read it.
+/// no relation leads has no rows after a layer without a map of own rows, so a later layer does not read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wiring {
     /// The layers, from that of the input rows to that of the logits.
@@ -35,12 +54,12 @@ pub struct Wiring {
 }
 
 impl Wiring {
-    /// The relations of `layers` layers. With `reads_own_rows` a layer also reads the rows of its destinations.
+    /// The relations of `layers` layers.
     ///
     /// # Errors
     /// If a layer has no relation into the target, or a type that the model reads has no features. The text is the rest
     /// of a sentence about the dataset.
-    pub fn new(graph: &ModelGraph, layers: usize, reads_own_rows: bool) -> Result<Self, String> {
+    pub(crate) fn new(graph: &ModelGraph, layers: usize, own_rows: OwnRowUse) -> Result<Self, String> {
         graph.check()?;
         let number = |name: &String| graph.find_type(name).unwrap_or_default();
         let all = graph.relations.iter().enumerate().map(|(relation, [from, _, to])| RelationUse {
@@ -55,11 +74,13 @@ impl Wiring {
         for _ in 0..layers {
             let both = |of: &&RelationUse| has_rows[of.source] && has_rows[of.destination];
             let relations: Vec<RelationUse> = all.iter().filter(both).copied().collect();
-            has_rows = vec![false; types];
+            if own_rows != OwnRowUse::Kept {
+                has_rows = vec![false; types];
+            }
             relations.iter().for_each(|of| has_rows[of.destination] = true);
             open.push(relations);
         }
-        if !has_rows[target] {
+        if !open.last().is_some_and(|last| last.iter().any(|of| of.destination == target)) {
             return Err(format!("no relation leads into {}, so that it has no neighbours", graph.target));
         }
         // Back from the target: those that something reads.
@@ -69,7 +90,7 @@ impl Wiring {
         for relations in open.into_iter().rev() {
             let relations: Vec<_> = relations.into_iter().filter(|of| read[of.destination]).collect();
             let destinations = (0..types).filter(|&of_type| read[of_type]).collect();
-            if !reads_own_rows {
+            if own_rows == OwnRowUse::Unread {
                 read = vec![false; types];
             }
             relations.iter().for_each(|of| read[of.source] = true);
@@ -109,19 +130,30 @@ mod tests {
     fn layers_use_the_relations_that_the_target_depends_on() {
         let names = [["p", "cites", "p"], ["a", "writes", "p"], ["p", "by", "a"], ["i", "has", "a"]];
         let academic = graph(&[("p", 4), ("a", 5), ("i", 6), ("x", 0)], &names);
-        let wiring = Wiring::new(&academic, 1, true).unwrap();
+        let wiring = Wiring::new(&academic, 1, OwnRowUse::Read).unwrap();
         assert_eq!((relations(&wiring), &wiring.inputs), (vec![vec![0, 1]], &vec![0, 1]));
-        let wiring = Wiring::new(&academic, 2, true).unwrap();
+        let wiring = Wiring::new(&academic, 2, OwnRowUse::Read).unwrap();
         assert_eq!(relations(&wiring), [vec![0, 1, 2, 3], vec![0, 1]]);
         assert_eq!((&wiring.inputs, &wiring.layers[0].destinations), (&vec![0, 1, 2], &vec![0, 1]));
         // Nothing leads into i, so that it has no rows for the second layer.
-        let wiring = Wiring::new(&academic, 3, true).unwrap();
+        let wiring = Wiring::new(&academic, 3, OwnRowUse::Read).unwrap();
         assert_eq!(relations(&wiring), [vec![0, 1, 2, 3], vec![0, 1, 2], vec![0, 1]]);
+        // With a map of own rows it has.
+        let wiring = Wiring::new(&academic, 3, OwnRowUse::Kept).unwrap();
+        assert_eq!(relations(&wiring), [vec![0, 1, 2, 3], vec![0, 1, 2, 3], vec![0, 1]]);
+        assert_eq!(wiring.layers[0].destinations, [0, 1, 2]);
+        assert_eq!(wiring.layers[0].leading_into(1).map(|(place, _)| place).collect::<Vec<_>>(), [2, 3]);
         let star = graph(&[("p", 0), ("a", 5)], &[["a", "writes", "p"]]);
-        let refused = Wiring::new(&star, 1, true).unwrap_err();
+        let refused = Wiring::new(&star, 1, OwnRowUse::Read).unwrap_err();
         assert_eq!(refused, "node type \"p\" has no features");
-        assert_eq!(Wiring::new(&star, 1, false).unwrap().inputs, [1], "its own rows are not read");
-        let refused = Wiring::new(&star, 2, false).unwrap_err();
+        assert_eq!(
+            Wiring::new(&star, 1, OwnRowUse::Unread).unwrap().inputs,
+            [1],
+            "its own rows are not read"
+        );
+        let refused = Wiring::new(&star, 2, OwnRowUse::Unread).unwrap_err();
         assert_eq!(refused, "no relation leads into p, so that it has no neighbours");
+        let alone = graph(&[("p", 4), ("a", 5)], &[["p", "by", "a"]]);
+        assert_eq!(Wiring::new(&alone, 2, OwnRowUse::Kept).unwrap_err(), refused);
     }
 }

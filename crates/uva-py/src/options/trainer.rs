@@ -30,7 +30,7 @@ impl TrainerFields for TrainingOptions {
     fn takes(name: &str) -> bool {
         // Evaluation is on sampled neighbours; threads are PyTorch's.
         let others = ["loss_every", "eval", "overwrite_checkpoint", "aggregate", "train_threads", "cores"];
-        !others.contains(&name) && !["root", "relation_sum"].contains(&name)
+        !others.contains(&name) && !["root", "relation_sum", "bases", "blocks"].contains(&name)
     }
 }
 

@@ -62,7 +62,7 @@ impl Layer {
                 let of_options = (options.attention_dropout, options.edge_dim);
                 Self::Attention(Attention::new((inputs, outputs), heads, of_options, place, random)?)
             }
-            ModelKind::Rsage | ModelKind::Sgc | ModelKind::S2gc | ModelKind::Sign | ModelKind::Hoga => {
+            _ => {
                 return Err(TrainError::Input(format!(
                     "`model={}` has no layer over blocks of one relation",
                     options.model.name()

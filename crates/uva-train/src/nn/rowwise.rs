@@ -1,7 +1,7 @@
 //! Row-wise steps: a linear map with bias, layer normalisation, and PReLU.
 
 use crate::TrainError;
-use crate::nn::initial::glorot;
+use crate::nn::initial::{glorot, linear_map};
 use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 
@@ -42,6 +42,16 @@ impl Linear {
     ) -> Result<Self, TrainError> {
         let weight = glorot(&[outputs, inputs], inputs + outputs, place, random)?;
         Ok(Self { weight, bias: Tensor::f_zeros([outputs as i64], place)? })
+    }
+
+    /// With the initial values of PyTorch's `Linear`.
+    pub(crate) fn as_in_torch(
+        widths: (usize, usize),
+        place: (Kind, Device),
+        random: &mut SplitMix64,
+    ) -> Result<Self, TrainError> {
+        let (weight, bias) = linear_map(widths, place, random)?;
+        Ok(Self { weight, bias })
     }
 
     pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {

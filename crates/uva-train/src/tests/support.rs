@@ -249,8 +249,10 @@ pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> Trainer
 /// PReLUs values that show where they are used.
 pub(crate) fn fill_biases(trainer: &Trainer) {
     let mut random = SplitMix64::new(3);
-    let start_alike =
-        |name: &String| ["bias", "norm.weight", "eps", "slope"].iter().any(|end| name.ends_with(end));
+    let start_alike = |name: &String| {
+        let ends = ["bias", "norm.weight", "eps", "slope"];
+        ends.iter().any(|end| name.ends_with(end)) || name.contains(".bias.")
+    };
     for (_, tensor) in trainer.model.parameters().into_iter().filter(|(name, _)| start_alike(name)) {
         let values: Vec<f64> = (0..tensor.numel()).map(|_| 0.5 * random.symmetric()).collect();
         tch::no_grad(|| tensor.shallow_clone().copy_(&tch::Tensor::from_slice(&values)));

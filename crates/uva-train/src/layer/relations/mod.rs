@@ -1,45 +1,47 @@
 //! Networks over the relations of a typed graph: layer by layer from rows of node types to rows of the target's seeds.
 
+mod convolution;
 mod layer_shape;
-pub(crate) mod sage;
-pub(crate) mod type_rows;
+mod mean_map;
+mod relation_layer;
+mod sage;
+mod type_rows;
 
 use self::layer_shape::LayerShape;
-use self::sage::SageRelations;
+use self::relation_layer::RelationLayer;
 use self::type_rows::TypeRows;
 use crate::TrainError;
 use crate::block::aggregate::Block;
 use crate::nn::activation::{self, Activation};
 use crate::nn::dropout::Draws;
 use crate::nn::random::SplitMix64;
+use crate::nn::rowwise::Linear;
 use tch::{Device, Kind, Tensor};
-use uva_model::{ModelKind, TrainerOptions, Wiring};
+use uva_model::{TrainerOptions, Wiring};
 
 /// The layers of a network, with the activation and dropout of each type's rows between them.
 pub(crate) struct RelationNetwork {
     /// The relations that each layer uses. The blocks of a batch are in this order.
     wiring: Wiring,
     types: usize,
+    /// The maps of input rows, for each type that the first layer reads; empty if it reads them unchanged.
+    inputs: Vec<(String, Linear)>,
     layers: Vec<RelationLayer>,
     activation: Activation,
     dropout: f64,
 }
 
-/// A layer, by how it weighs neighbours.
-enum RelationLayer {
-    /// Their mean in each relation.
-    Sage(SageRelations),
-}
-
 /// The state that the backward pass needs, of each layer.
 pub(crate) struct Saved {
+    /// The rows before the maps of inputs; empty if there are none.
+    unmapped: Vec<Tensor>,
     layers: Vec<SavedLayer>,
 }
 
 struct SavedLayer {
     /// The input of the layer.
     x: TypeRows,
-    of_layer: sage::Saved,
+    of_layer: relation_layer::Saved,
     /// The activation of each type after the layer; empty after the last.
     activated: Vec<(usize, activation::Saved)>,
 }
@@ -62,30 +64,34 @@ impl RelationNetwork {
         let types: Vec<&str> = graph.types.iter().map(|of_type| of_type.name.as_str()).collect();
         let relations: Vec<String> =
             graph.relations.iter().map(|names| format!("<{}>", names.join("___"))).collect();
-        let mut widths: Vec<usize> = graph.types.iter().map(|of_type| of_type.columns.unwrap_or(0)).collect();
+        let mut inputs = Vec::new();
+        if options.maps_inputs(&wiring) {
+            for of_type in wiring.inputs.iter().map(|&of_type| &graph.types[of_type]) {
+                let widths = (of_type.columns.unwrap_or(0), options.hidden);
+                inputs.push((of_type.name.clone(), Linear::as_in_torch(widths, place, random)?));
+            }
+        }
+        let mut widths = options.input_widths(&wiring);
         let mut layers = Vec::with_capacity(wiring.layers.len());
         for (number, of_layer) in wiring.layers.iter().enumerate() {
             let outputs = if number + 1 == wiring.layers.len() { outputs } else { options.hidden };
             let (widths_before, relations, types) = (&widths[..], &relations[..], &types[..]);
             let shape = LayerShape { wiring: of_layer, widths: widths_before, outputs, types, relations };
-            layers.push(match options.model {
-                ModelKind::Rsage => RelationLayer::Sage(SageRelations::new(options, &shape, place, random)?),
-                other => {
-                    return Err(TrainError::Input(format!("`model={}` has no relations", other.name())));
-                }
-            });
+            layers.push(RelationLayer::new(options, &shape, place, random)?);
             widths = vec![outputs; widths.len()];
         }
         let (activation, dropout) = (Activation::of(options.model), options.dropout);
-        Ok(Self { wiring, types: graph.types.len(), layers, activation, dropout })
+        Ok(Self { wiring, types: graph.types.len(), inputs, layers, activation, dropout })
     }
 
     /// The parameters by name, in a fixed order: those of PyG's modules.
     pub(crate) fn parameters(&self) -> Vec<(String, Tensor)> {
-        let of_layer = |(number, layer): (usize, &RelationLayer)| match layer {
-            RelationLayer::Sage(layer) => layer.parameters(number),
+        let of_input = |(name, map): &(String, Linear)| {
+            let named = |(part, of): (&str, &Tensor)| (format!("input.{name}.{part}"), of.shallow_clone());
+            map.parameters().into_iter().map(named).collect::<Vec<_>>()
         };
-        self.layers.iter().enumerate().flat_map(of_layer).collect()
+        let of_layers = self.layers.iter().enumerate().flat_map(|(number, layer)| layer.parameters(number));
+        self.inputs.iter().flat_map(of_input).chain(of_layers).collect()
     }
 
     /// The rows of the target's seeds from those of the types that the first layer reads, in their order. `blocks` are in
@@ -104,15 +110,21 @@ impl RelationNetwork {
                 inputs.len()
             )));
         }
-        let mut x = TypeRows::none(self.types);
-        inputs.iter().zip(tables).for_each(|(&of_type, rows)| x.set(of_type, rows));
+        let (mut x, mut unmapped) = (TypeRows::none(self.types), Vec::new());
+        for (place, (&of_type, rows)) in inputs.iter().zip(tables).enumerate() {
+            match self.inputs.get(place) {
+                Some((_, map)) => {
+                    x.set(of_type, map.forward(&rows)?);
+                    unmapped.push(rows);
+                }
+                None => x.set(of_type, rows),
+            }
+        }
         let mut saved = Vec::with_capacity(self.layers.len());
         for (number, (layer, wiring)) in self.layers.iter().zip(wirings).enumerate() {
             let (own, rest) = blocks.split_at_checked(wiring.relations.len()).ok_or_else(other_blocks)?;
             blocks = rest;
-            let (mut out, of_layer) = match layer {
-                RelationLayer::Sage(layer) => layer.forward(wiring, &x, own, number > 0)?,
-            };
+            let (mut out, of_layer) = layer.forward(wiring, &x, own, self.reads_trained_rows(number))?;
             let mut activated = Vec::new();
             if number + 1 < self.layers.len() {
                 for &of_type in &wiring.destinations {
@@ -125,7 +137,7 @@ impl RelationNetwork {
             saved.push(SavedLayer { x, of_layer, activated });
             x = out;
         }
-        Ok((x.take(*target)?, Saved { layers: saved }))
+        Ok((x.take(*target)?, Saved { unmapped, layers: saved }))
     }
 
     /// Gradients of the parameters, in their order, from that of the target's rows.
@@ -147,15 +159,23 @@ impl RelationNetwork {
             let before = blocks.len().checked_sub(wiring.relations.len()).ok_or_else(other_blocks)?;
             let (rest, own) = blocks.split_at(before);
             blocks = rest;
-            let (of_parameters, of_x) = match layer {
-                RelationLayer::Sage(layer) => {
-                    layer.backward(wiring, x, of_layer, own, &gradients, number > 0)?
-                }
-            };
+            let input_gradient = self.reads_trained_rows(number);
+            let (of_parameters, of_x) =
+                layer.backward(wiring, (x, of_layer), own, &gradients, input_gradient)?;
             of_layers.push(of_parameters);
             gradients = of_x;
         }
-        Ok(of_layers.into_iter().rev().flatten().collect())
+        let mut of_parameters = Vec::new();
+        for ((&of_type, (_, map)), rows) in self.wiring.inputs.iter().zip(&self.inputs).zip(&saved.unmapped) {
+            of_parameters.extend(map.backward(rows, gradients.get(of_type)?, false)?.0);
+        }
+        of_parameters.extend(of_layers.into_iter().rev().flatten());
+        Ok(of_parameters)
+    }
+
+    /// Whether parameters precede a layer, which then has to give the gradients of its input.
+    fn reads_trained_rows(&self, layer: usize) -> bool {
+        layer > 0 || !self.inputs.is_empty()
     }
 }
 

@@ -1,38 +1,57 @@
 //! GraphSAGE for each relation: PyG's HeteroConv of SAGEConv.
 
 use super::layer_shape::LayerShape;
+use super::mean_map::{self, RowMap, add_means};
 use super::type_rows::TypeRows;
 use crate::TrainError;
 use crate::block::aggregate::Block;
 use crate::nn::initial::{linear_map, linear_weight};
 use crate::nn::random::SplitMix64;
-use crate::nn::rowwise::{column_sums, linear};
+use crate::nn::rowwise::{Linear, column_sums, linear};
 use tch::{Device, Kind, Tensor};
-use uva_model::{LayerWiring, RelationSum, RelationUse, RootKind, TrainerOptions};
-use uva_ops::lists::projects_first;
+use uva_model::{LayerWiring, RelationSum, RootKind, TrainerOptions};
 
 /// A layer: h_v = Σ over the relations r into v's type of W_r mean_r(x_u) + b_r + R_r x_v, or with roots by type
 /// Σ_r (W_r mean_r(x_u) + b_r) + R x_v + c. With the mean of relations the sum is divided by their number.
 pub(crate) struct SageRelations {
     maps: Vec<RelationMap>,
     /// The maps of own rows, of each destination type; empty unless roots are by type.
-    roots: Vec<TypeMap>,
+    roots: Vec<(String, Linear)>,
     is_mean: bool,
 }
 
 struct RelationMap {
     name: String,
-    /// [outputs, columns of the source].
-    weight: Tensor,
+    weight: Weight,
     bias: Tensor,
     /// [outputs, columns of the destination], if roots are by relation.
     root: Option<Tensor>,
 }
 
-struct TypeMap {
-    name: String,
-    weight: Tensor,
-    bias: Tensor,
+/// [outputs, columns of the source].
+struct Weight(Tensor);
+
+impl RowMap for Weight {
+    fn widths(&self) -> Result<(usize, usize), TrainError> {
+        let (outputs, inputs) = self.0.size2()?;
+        Ok((inputs as usize, outputs as usize))
+    }
+
+    fn apply(&self, x: &Tensor) -> Result<Tensor, TrainError> {
+        linear(x, &self.0)
+    }
+
+    fn add(&self, mut sum: Tensor, x: &Tensor) -> Result<Tensor, TrainError> {
+        Ok(sum.f_addmm_(x, &self.0.f_tr()?)?)
+    }
+
+    fn of_rows(&self, gradient: &Tensor) -> Result<Tensor, TrainError> {
+        Ok(gradient.f_mm(&self.0)?)
+    }
+
+    fn of_parameter(&self, x: &Tensor, gradient: &Tensor) -> Result<Tensor, TrainError> {
+        Ok(gradient.f_tr()?.f_mm(x)?)
+    }
 }
 
 /// The state that the backward pass needs: the means of each relation, if they were computed before the product.
@@ -52,15 +71,20 @@ impl SageRelations {
             let (weight, bias) = linear_map((inputs, outputs), place, random)?;
             let root = match options.root {
                 RootKind::Relation => Some(linear_weight((own, outputs), place, random)?),
-                RootKind::Type | RootKind::None => None,
+                RootKind::Type | RootKind::Shared | RootKind::None => None,
             };
-            maps.push(RelationMap { name: relations[of.relation].clone(), weight, bias, root });
+            maps.push(RelationMap {
+                name: relations[of.relation].clone(),
+                weight: Weight(weight),
+                bias,
+                root,
+            });
         }
         let mut roots = Vec::new();
         if options.root == RootKind::Type {
             for &of_type in &wiring.destinations {
-                let (weight, bias) = linear_map((widths[of_type], outputs), place, random)?;
-                roots.push(TypeMap { name: types[of_type].to_owned(), weight, bias });
+                let map = Linear::as_in_torch((widths[of_type], outputs), place, random)?;
+                roots.push((types[of_type].to_owned(), map));
             }
         }
         Ok(Self { maps, roots, is_mean: options.relation_sum == RelationSum::Mean })
@@ -71,20 +95,16 @@ impl SageRelations {
         let mut named = Vec::new();
         for RelationMap { name, weight, bias, root } in &self.maps {
             let prefix = format!("convs.{number}.convs.{name}");
-            named.push((format!("{prefix}.lin_l.weight"), weight.shallow_clone()));
+            named.push((format!("{prefix}.lin_l.weight"), weight.0.shallow_clone()));
             named.push((format!("{prefix}.lin_l.bias"), bias.shallow_clone()));
             named.extend(root.iter().map(|root| (format!("{prefix}.lin_r.weight"), root.shallow_clone())));
         }
-        for TypeMap { name, weight, bias } in &self.roots {
-            named.push((format!("roots.{number}.{name}.weight"), weight.shallow_clone()));
-            named.push((format!("roots.{number}.{name}.bias"), bias.shallow_clone()));
+        for (name, map) in &self.roots {
+            let prefix = format!("roots.{number}.{name}");
+            let parts = map.parameters().into_iter();
+            named.extend(parts.map(|(part, tensor)| (format!("{prefix}.{part}"), tensor.shallow_clone())));
         }
         named
-    }
-
-    /// The relations into a type, by their places in the layer.
-    fn into(wiring: &LayerWiring, of_type: usize) -> impl Iterator<Item = (usize, &RelationUse)> + Clone {
-        wiring.relations.iter().enumerate().filter(move |(_, of)| of.destination == of_type)
     }
 
     /// The sum of one tensor of each relation into a type, in the order of relations; `None` if it has none.
@@ -93,7 +113,7 @@ impl SageRelations {
         of_type: usize,
         tensor: impl Fn(usize) -> Option<Tensor>,
     ) -> Result<Option<Tensor>, TrainError> {
-        let mut tensors = Self::into(wiring, of_type).filter_map(|(place, _)| tensor(place));
+        let mut tensors = wiring.leading_into(of_type).filter_map(|(place, _)| tensor(place));
         let Some(first) = tensors.next() else { return Ok(None) };
         tensors.try_fold(first, |sum, more| Ok(sum.f_add(&more)?)).map(Some)
     }
@@ -106,7 +126,7 @@ impl SageRelations {
 
     /// 1 over the number of relations into a type, if the layer takes their mean.
     fn share(&self, wiring: &LayerWiring, of_type: usize) -> Option<f64> {
-        let number = Self::into(wiring, of_type).count();
+        let number = wiring.leading_into(of_type).count();
         (self.is_mean && number > 1).then(|| 1.0 / number as f64)
     }
 
@@ -122,7 +142,8 @@ impl SageRelations {
         let (mut out, mut saved) = (TypeRows::none(x.types()), Vec::new());
         saved.resize_with(blocks.len(), || None);
         for (number, &of_type) in wiring.destinations.iter().enumerate() {
-            let count = Self::into(wiring, of_type).next().map_or(0, |(place, _)| blocks[place].destinations);
+            let count =
+                wiring.leading_into(of_type).next().map_or(0, |(place, _)| blocks[place].destinations);
             let bias = |place: usize| Some(self.maps[place].bias.shallow_clone());
             let bias = Self::sum_into(wiring, of_type, bias)?.ok_or_else(no_relation)?;
             let own = |x: &TypeRows| -> Result<Tensor, TrainError> {
@@ -132,32 +153,15 @@ impl SageRelations {
                 Some(root) => own(x)?.f_linear(&root, Some(&bias))?,
                 None => bias.f_unsqueeze(0)?.f_repeat([count as i64, 1])?,
             };
-            for (place, of) in Self::into(wiring, of_type) {
-                let (weight, block, of_source) =
-                    (&self.maps[place].weight, &blocks[place], x.get(of.source)?);
-                let (outputs, inputs) = weight.size2()?;
-                let multiply_first = projects_first(
-                    block.destinations,
-                    block.sources,
-                    block.edges,
-                    inputs as usize,
-                    outputs as usize,
-                    input_gradient,
-                );
-                rows = if multiply_first {
-                    rows.f_add_(&block.aggregate(&linear(of_source, weight)?)?)?
-                } else {
-                    let means = block.aggregate(of_source)?;
-                    let rows = rows.f_addmm_(&means, &weight.f_tr()?)?;
-                    saved[place] = Some(means);
-                    rows
-                };
+            for (place, of) in wiring.leading_into(of_type) {
+                let (weight, from) = (&self.maps[place].weight, x.get(of.source)?);
+                (rows, saved[place]) = add_means(rows, weight, from, &blocks[place], input_gradient)?;
             }
             if let Some(share) = self.share(wiring, of_type) {
                 rows = rows.f_mul_scalar_(share)?;
             }
-            if let Some(TypeMap { weight, bias, .. }) = self.roots.get(number) {
-                rows = rows.f_add_(&own(x)?.f_linear(weight, Some(bias))?)?;
+            if let Some((_, map)) = self.roots.get(number) {
+                rows = rows.f_add_(&map.forward(&own(x)?)?)?;
             }
             out.set(of_type, rows);
         }
@@ -198,34 +202,25 @@ impl SageRelations {
                 }
                 None => None,
             };
-            for (place, of) in Self::into(wiring, of_type) {
-                let (weight, block, of_source) =
-                    (&self.maps[place].weight, &blocks[place], x.get(of.source)?);
-                let (of_weight, of_rows) = match &saved[place] {
-                    Some(means) => {
-                        let of_rows =
-                            if input_gradient { Some(block.spread(&gradient.f_mm(weight)?)?) } else { None };
-                        (transposed.f_mm(means)?, of_rows)
-                    }
-                    None => {
-                        let of_products = block.spread(&gradient)?;
-                        let of_rows = if input_gradient { Some(of_products.f_mm(weight)?) } else { None };
-                        (of_products.f_tr()?.f_mm(of_source)?, of_rows)
-                    }
-                };
+            for (place, of) in wiring.leading_into(of_type) {
+                let (weight, from) = (&self.maps[place].weight, x.get(of.source)?);
+                let means = saved[place].as_ref();
+                let (of_weight, of_rows) =
+                    mean_map::gradients(means, weight, from, &blocks[place], &gradient, input_gradient)?;
                 if let Some(of_rows) = of_rows {
-                    of_x.add(of.source, of_rows, of_source.size2()?.0 as usize)?;
+                    of_x.add(of.source, of_rows, from.size2()?.0 as usize)?;
                 }
                 of_maps[place] = vec![of_weight, of_bias.shallow_clone()];
                 of_maps[place].extend(of_root.as_ref().map(Tensor::shallow_clone));
             }
-            if let Some(TypeMap { weight, .. }) = self.roots.get(number) {
+            if let Some((_, map)) = self.roots.get(number) {
                 let all = x.get(of_type)?;
-                if input_gradient {
-                    of_x.add(of_type, whole.f_mm(weight)?, all.size2()?.0 as usize)?;
+                let own = all.f_narrow(0, 0, count)?;
+                let (of_root, of_own) = map.backward(&own, whole, input_gradient)?;
+                of_roots.extend(of_root);
+                if let Some(of_own) = of_own {
+                    of_x.add(of_type, of_own, all.size2()?.0 as usize)?;
                 }
-                of_roots.push(whole.f_tr()?.f_mm(&all.f_narrow(0, 0, count)?)?);
-                of_roots.push(column_sums(whole)?);
             }
         }
         Ok((of_maps.into_iter().flatten().chain(of_roots).collect(), of_x))

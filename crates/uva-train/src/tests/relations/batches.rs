@@ -9,7 +9,7 @@ use uva_batch::{BatchColumns, BlockSize, Column, ColumnKey};
 use uva_graph::Labels;
 use uva_model::{ModelGraph, ModelKind, ModelType, TrainerOptions};
 
-pub(super) const CLASSES: usize = 3;
+pub(super) const CLASSES: usize = 4;
 
 /// The node types and their feature columns. No relation leads into tags, and the model does not read the last one.
 pub(super) const TYPES: [(&str, usize); 4] = [("paper", 3), ("author", 7), ("tag", 2), ("venue", 0)];
@@ -26,13 +26,16 @@ pub(super) const RELATIONS: [[&str; 3]; 5] = [
 /// the first hop of the third case.
 pub(super) const COUNTS: [[usize; 4]; 3] = [[4, 0, 0, 0], [7, 5, 1, 2], [11, 8, 3, 2]];
 
-pub(super) fn graph() -> ModelGraph {
-    let of_type = |(name, columns): (&str, usize)| ModelType {
+/// Columns of the types in a graph whose features are equally wide.
+pub(super) const EVEN: [usize; 4] = [4, 4, 4, 0];
+
+pub(super) fn graph(widths: [usize; 4]) -> ModelGraph {
+    let of_type = |((name, _), columns): ((&str, usize), usize)| ModelType {
         name: name.to_owned(),
         columns: (columns > 0).then_some(columns),
     };
     ModelGraph {
-        types: TYPES.map(of_type).into(),
+        types: TYPES.into_iter().zip(widths).map(of_type).collect(),
         relations: RELATIONS.map(|names| names.map(str::to_owned)).into(),
         target: "paper".to_owned(),
     }
@@ -44,7 +47,8 @@ pub(super) fn of_type(name: &str) -> usize {
 
 /// Options of two layers without dropout.
 pub(super) fn options_of(model: ModelKind) -> TrainerOptions {
-    TrainerOptions { graph: Some(graph()), ..options(model, 6, 2) }
+    let widths = TYPES.map(|(_, columns)| columns);
+    TrainerOptions { graph: Some(graph(widths)), output_heads: None, ..options(model, 6, 2) }
 }
 
 pub(super) fn trainer(options: &TrainerOptions, kind: Kind) -> Trainer {
@@ -55,14 +59,19 @@ pub(super) fn trainer(options: &TrainerOptions, kind: Kind) -> Trainer {
 pub(super) struct TypedBatch {
     /// Offsets and sources of each relation in each hop, from the seeds.
     pub(super) lists: Vec<Vec<(Vec<i32>, Vec<i32>)>>,
-    /// Rows of each type.
-    pub(super) rows: Vec<Vec<f32>>,
+    /// Rows of each type, and their columns.
+    pub(super) rows: Vec<(Vec<f32>, usize)>,
     labels: Vec<i64>,
 }
 
 impl TypedBatch {
     /// Random lists of up to three sources, many of them empty.
     pub(super) fn random(seed: u64) -> Self {
+        Self::of(&options_of(ModelKind::Rsage), seed)
+    }
+
+    /// The same for the types of a model.
+    pub(super) fn of(options: &TrainerOptions, seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);
         let mut lists = Vec::new();
         for level in 0..COUNTS.len() - 1 {
@@ -81,8 +90,9 @@ impl TypedBatch {
             lists.push(of_level);
         }
         let nodes = COUNTS[COUNTS.len() - 1];
+        let widths = options.graph.as_ref().unwrap().types.iter().map(|of_type| of_type.columns.unwrap_or(0));
         let mut row = |count: usize| (0..count).map(|_| random.symmetric() as f32).collect();
-        let rows = nodes.iter().zip(TYPES).map(|(nodes, (_, columns))| row(nodes * columns)).collect();
+        let rows = nodes.iter().zip(widths).map(|(nodes, columns)| (row(nodes * columns), columns)).collect();
         Self { lists, rows, labels: vec![0, 2, -1, 1] }
     }
 
@@ -100,7 +110,7 @@ impl TypedBatch {
                 batch = batch.with(at(Column::Indptr), i32s(indptr)).with(at(Column::Indices), i32s(indices));
             }
         }
-        for (part, (rows, (_, columns))) in self.rows.iter().zip(TYPES).enumerate() {
+        for (part, &(ref rows, columns)) in self.rows.iter().enumerate() {
             if columns > 0 {
                 batch = batch.with(Column::X.part(part), f32_rows(rows, columns));
             }

@@ -1,84 +1,174 @@
 //! The layers compared with dense matrices, and their gradients with finite differences, in f64.
 
-use super::batches::{CLASSES, COUNTS, RELATIONS, TYPES, TypedBatch, of_type, options_of, trainer};
+use super::batches::{
+    CLASSES, COUNTS, EVEN, RELATIONS, TYPES, TypedBatch, graph, of_type, options_of, trainer,
+};
 use crate::input::prepared::Prepared;
 use crate::tests::blocks::gradients::check;
-use crate::tests::support::draws;
+use crate::tests::support::{draws, fill_biases};
 use crate::train::trainer::Trainer;
 use std::collections::HashMap;
 use tch::{Kind, Tensor};
-use uva_model::{ModelKind, RelationSum, RootKind, TrainerOptions};
+use uva_model::{ModelKind, RelationSum, RelationWeights, RootKind, TrainerOptions};
 
-const ROOTS: [RootKind; 3] = [RootKind::Relation, RootKind::Type, RootKind::None];
-const SUMS: [RelationSum; 2] = [RelationSum::Sum, RelationSum::Mean];
-
-/// The relations that each layer uses.
-const USED: [&[&str]; 2] = [&["cites", "writes", "by", "of"], &["cites", "writes"]];
-
-/// The mean of the listed rows of each destination, by a dense matrix.
-fn mean(batch: &TypedBatch, level: usize, relation: usize, rows: &Tensor) -> Tensor {
-    let (indptr, indices) = &batch.lists[level][relation];
-    let (destinations, sources) = (indptr.len() - 1, rows.size()[0] as usize);
-    let mut matrix = vec![0.0; destinations * sources];
-    for v in 0..destinations {
-        let list = indptr[v] as usize..indptr[v + 1] as usize;
-        for &source in &indices[list.clone()] {
-            matrix[v * sources + source as usize] += 1.0 / list.len() as f64;
-        }
-    }
-    Tensor::from_slice(&matrix).view([destinations as i64, sources as i64]).matmul(rows)
+/// The seeds' logits by the formulas of the models.
+struct Reference<'a> {
+    batch: &'a TypedBatch,
+    options: &'a TrainerOptions,
+    parameters: HashMap<String, Tensor>,
 }
 
-/// The seeds' logits of rsage by its formula.
-fn rsage(batch: &TypedBatch, trainer: &Trainer) -> Tensor {
-    let of: HashMap<String, Tensor> = trainer.model.parameters().into_iter().collect();
-    let (options, levels) = (trainer.options(), COUNTS.len() - 1);
-    let rows = |(rows, (_, columns)): (&Vec<f32>, (&str, usize))| {
-        Tensor::from_slice(rows).to_kind(Kind::Double).view([-1, columns.max(1) as i64])
-    };
-    let mut x: Vec<Option<Tensor>> = batch.rows.iter().zip(TYPES).map(|of| Some(rows(of))).collect();
-    for (layer, used) in USED.iter().enumerate() {
-        let level = levels - 1 - layer;
-        let mut out: Vec<Option<Tensor>> = TYPES.map(|_| None).into();
-        for destination in 0..TYPES.len() {
-            let into: Vec<usize> = (0..RELATIONS.len())
-                .filter(|&r| used.contains(&RELATIONS[r][1]) && of_type(RELATIONS[r][2]) == destination)
-                .collect();
-            if into.is_empty() {
-                continue;
-            }
-            let own = x[destination].as_ref().unwrap().narrow(0, 0, COUNTS[level][destination] as i64);
-            let mut terms = Vec::new();
-            for &r in &into {
-                let name = format!("convs.{layer}.convs.<{}>", RELATIONS[r].join("___"));
-                let source = x[of_type(RELATIONS[r][0])].as_ref().unwrap();
-                let mut term = mean(batch, level, r, source)
-                    .matmul(&of[&format!("{name}.lin_l.weight")].tr())
-                    + &of[&format!("{name}.lin_l.bias")];
-                if options.root == RootKind::Relation {
-                    term += own.matmul(&of[&format!("{name}.lin_r.weight")].tr());
-                }
-                terms.push(term);
-            }
-            let terms = Tensor::stack(&terms, 0);
-            let mut rows = match options.relation_sum {
-                RelationSum::Sum => terms.sum_dim_intlist([0i64].as_slice(), false, Kind::Double),
-                RelationSum::Mean => terms.mean_dim([0i64].as_slice(), false, Kind::Double),
-            };
-            if options.root == RootKind::Type {
-                let name = format!("roots.{layer}.{}", TYPES[destination].0);
-                rows += own.matmul(&of[&format!("{name}.weight")].tr()) + &of[&format!("{name}.bias")];
-            }
-            out[destination] = Some(if layer + 1 < USED.len() { rows.relu() } else { rows });
-        }
-        x = out;
+/// The place of a layer, and the rows of each type before it.
+struct Place {
+    layer: usize,
+    /// The number of its blocks, from the seeds.
+    level: usize,
+    x: Vec<Option<Tensor>>,
+}
+
+impl Reference<'_> {
+    fn of(&self, name: &str) -> &Tensor {
+        &self.parameters[name]
     }
-    x[of_type("paper")].take().unwrap()
+
+    /// x Wᵀ + b.
+    fn linear(&self, name: &str, x: &Tensor) -> Tensor {
+        x.matmul(&self.of(&format!("{name}.weight")).tr()) + self.of(&format!("{name}.bias"))
+    }
+
+    /// The mean of the listed rows of each destination, by a dense matrix.
+    fn mean(&self, at: &Place, relation: usize) -> Tensor {
+        let rows = at.x[of_type(RELATIONS[relation][0])].as_ref().unwrap();
+        let (indptr, indices) = &self.batch.lists[at.level][relation];
+        let (destinations, sources) = (indptr.len() - 1, rows.size()[0] as usize);
+        let mut matrix = vec![0.0; destinations * sources];
+        for v in 0..destinations {
+            let list = indptr[v] as usize..indptr[v + 1] as usize;
+            for &source in &indices[list.clone()] {
+                matrix[v * sources + source as usize] += 1.0 / list.len() as f64;
+            }
+        }
+        Tensor::from_slice(&matrix).view([destinations as i64, sources as i64]).matmul(rows)
+    }
+
+    /// The relations into a type whose rows are read, from types that have rows.
+    fn into(&self, at: &Place, destination: usize) -> Vec<usize> {
+        let is_used = |&r: &usize| {
+            let [from, _, to] = RELATIONS[r];
+            of_type(to) == destination && at.x[of_type(from)].is_some() && to != "venue"
+        };
+        (0..RELATIONS.len()).filter(is_used).collect()
+    }
+
+    fn rsage(&self, at: &Place, destination: usize) -> Option<Tensor> {
+        let into = self.into(at, destination);
+        let own = at.x[destination].as_ref()?.narrow(0, 0, COUNTS[at.level][destination] as i64);
+        let term = |&r: &usize| {
+            let name = format!("convs.{}.convs.<{}>", at.layer, RELATIONS[r].join("___"));
+            let term = self.linear(&format!("{name}.lin_l"), &self.mean(at, r));
+            match self.options.root {
+                RootKind::Relation => term + own.matmul(&self.of(&format!("{name}.lin_r.weight")).tr()),
+                _ => term,
+            }
+        };
+        let terms = into.iter().map(term).collect::<Vec<_>>();
+        let terms = (!terms.is_empty()).then(|| Tensor::stack(&terms, 0))?;
+        let rows = match self.options.relation_sum {
+            RelationSum::Sum => terms.sum_dim_intlist([0i64].as_slice(), false, Kind::Double),
+            RelationSum::Mean => terms.mean_dim([0i64].as_slice(), false, Kind::Double),
+        };
+        Some(match self.options.root {
+            RootKind::Type => {
+                rows + self.linear(&format!("roots.{}.{}", at.layer, TYPES[destination].0), &own)
+            }
+            _ => rows,
+        })
+    }
+
+    fn rgcn(&self, at: &Place, destination: usize) -> Option<Tensor> {
+        let (into, name) = (self.into(at, destination), format!("convs.{}", at.layer));
+        let (x, weight) = (at.x[destination].as_ref()?, self.of(&format!("{name}.weight")));
+        let own = if into.is_empty() {
+            x.shallow_clone()
+        } else {
+            x.narrow(0, 0, COUNTS[at.level][destination] as i64)
+        };
+        let part = |part: &str| match self.options.root {
+            RootKind::Type => self.of(&format!("{name}.{part}.{}", TYPES[destination].0)),
+            _ => self.of(&format!("{name}.{part}")),
+        };
+        let mut rows = own.matmul(part("root")) + part("bias");
+        for r in into {
+            // The number of the relation among those that the layer uses.
+            let types = (0..TYPES.len()).filter(|&to| at.level > 0 || TYPES[to].0 == "paper");
+            let before = types.flat_map(|to| self.into(at, to)).filter(|&other| other < r);
+            let number = before.count() as i64;
+            let matrix = match self.options.relation_weights {
+                RelationWeights::Free => weight.get(number),
+                RelationWeights::Bases(bases) => {
+                    let share = |base: i64| self.of(&format!("{name}.comp")).get(number).get(base);
+                    (0..bases as i64).map(|base| weight.get(base) * share(base)).sum()
+                }
+                RelationWeights::Blocks(blocks) => {
+                    let blocks: Vec<Tensor> = (0..blocks as i64).map(|b| weight.get(number).get(b)).collect();
+                    Tensor::block_diag(&blocks)
+                }
+            };
+            rows += self.mean(at, r).matmul(&matrix);
+        }
+        Some(rows)
+    }
+
+    fn logits(&self) -> Tensor {
+        let levels = COUNTS.len() - 1;
+        let table = |(of_type, (rows, columns)): (usize, &(Vec<f32>, usize))| {
+            let rows = Tensor::from_slice(rows).to_kind(Kind::Double).view([-1, (*columns).max(1) as i64]);
+            let name = format!("input.{}", TYPES[of_type].0);
+            let is_mapped = self.parameters.contains_key(&format!("{name}.weight"));
+            (*columns > 0).then(|| if is_mapped { self.linear(&name, &rows) } else { rows })
+        };
+        let mut x: Vec<Option<Tensor>> = self.batch.rows.iter().enumerate().map(table).collect();
+        for layer in 0..levels {
+            let at = Place { layer, level: levels - 1 - layer, x };
+            let is_last = layer + 1 == levels;
+            let rows = |destination: usize| match self.options.model {
+                _ if is_last && TYPES[destination].0 != "paper" => None,
+                ModelKind::Rgcn => self.rgcn(&at, destination),
+                _ => self.rsage(&at, destination),
+            };
+            let activated = |rows: Tensor| if is_last { rows } else { rows.relu() };
+            x = (0..TYPES.len()).map(|destination| rows(destination).map(activated)).collect();
+        }
+        x[of_type("paper")].take().unwrap()
+    }
+}
+
+fn reference(batch: &TypedBatch, trainer: &Trainer) -> Tensor {
+    let parameters = trainer.model.parameters().into_iter().collect();
+    Reference { batch, options: trainer.options(), parameters }.logits()
 }
 
 fn every_kind() -> Vec<TrainerOptions> {
-    let of = |(root, relation_sum)| TrainerOptions { root, relation_sum, ..options_of(ModelKind::Rsage) };
-    ROOTS.iter().flat_map(|&root| SUMS.map(|sum| (root, sum))).map(of).collect()
+    let mut all = Vec::new();
+    for root in [RootKind::Relation, RootKind::Type, RootKind::None] {
+        for relation_sum in [RelationSum::Sum, RelationSum::Mean] {
+            all.push(TrainerOptions { root, relation_sum, ..options_of(ModelKind::Rsage) });
+        }
+    }
+    for root in [RootKind::Shared, RootKind::Type] {
+        for weights in [RelationWeights::Free, RelationWeights::Bases(3), RelationWeights::Blocks(2)] {
+            let mapped = TrainerOptions { root, relation_weights: weights, ..options_of(ModelKind::Rgcn) };
+            all.push(TrainerOptions { graph: Some(graph(EVEN)), ..mapped.clone() });
+            all.push(mapped);
+        }
+    }
+    all
+}
+
+fn name(options: &TrainerOptions) -> String {
+    let TrainerOptions { model, root, relation_sum, relation_weights, hidden, .. } = options;
+    let columns = options.graph.as_ref().unwrap().types[0].columns;
+    format!("{model:?} {root:?} {relation_sum:?} {relation_weights:?} {columns:?} {hidden}")
 }
 
 fn logits(trainer: &Trainer, batch: &TypedBatch, drawn: bool) -> Tensor {
@@ -93,11 +183,12 @@ fn logits(trainer: &Trainer, batch: &TypedBatch, drawn: bool) -> Tensor {
 fn every_kind_of_layer_equals_its_formula() {
     for options in every_kind() {
         for seed in 0..5 {
-            let (trainer, batch) = (trainer(&options, Kind::Double), TypedBatch::random(seed));
-            let (found, expected) = (logits(&trainer, &batch, false), rsage(&batch, &trainer));
+            let (trainer, batch) = (trainer(&options, Kind::Double), TypedBatch::of(&options, seed));
+            fill_biases(&trainer);
+            let (found, expected) = (logits(&trainer, &batch, false), reference(&batch, &trainer));
             assert_eq!(found.size(), [COUNTS[0][0] as i64, CLASSES as i64]);
             let difference = (found - expected).abs().max().double_value(&[]);
-            assert!(difference < 1e-12, "{:?} {:?}: {difference}", options.root, options.relation_sum);
+            assert!(difference < 1e-12, "{}: {difference}", name(&options));
         }
     }
 }
@@ -108,7 +199,8 @@ fn gradients_equal_finite_differences_with_and_without_dropout() {
         // Both orders of multiplying and aggregating occur: rows of seven columns become rows of two, and of six.
         for (hidden, dropout, input_dropout) in [(6, 0.0, 0.0), (2, 0.3, 0.2)] {
             let options = TrainerOptions { hidden, dropout, input_dropout, ..kind.clone() };
-            let (trainer, batch) = (trainer(&options, Kind::Double), TypedBatch::random(3));
+            let (trainer, batch) = (trainer(&options, Kind::Double), TypedBatch::of(&options, 3));
+            fill_biases(&trainer);
             let columns = batch.columns();
             let (prepared, _) = Prepared::new(&trainer.trains(), &columns).unwrap().unwrap();
             let forward = || {
@@ -118,8 +210,7 @@ fn gradients_equal_finite_differences_with_and_without_dropout() {
             let first = forward();
             let gradients = trainer.model.backward(&first, &prepared.blocks, &first.logits * 2.0).unwrap();
             let loss = || forward().logits.square().sum(Kind::Double);
-            let what = format!("{:?} {:?} {hidden}", options.root, options.relation_sum);
-            check(&trainer.model.parameters(), &gradients, &loss, &what);
+            check(&trainer.model.parameters(), &gradients, &loss, &name(&options));
         }
     }
 }
@@ -129,6 +220,6 @@ fn the_footprint_counts_the_parameters_of_every_kind() {
     for options in every_kind() {
         let found = trainer(&options, Kind::Float).parameter_count() as u64;
         let shapes = uva_model::Shapes { input_dim: 3, classes: CLASSES, seeds: 0, nodes_evaluated: None };
-        assert_eq!(uva_model::Footprint::new(&options, &shapes).parameters, found, "{:?}", options.root);
+        assert_eq!(uva_model::Footprint::new(&options, &shapes).parameters, found, "{}", name(&options));
     }
 }

@@ -35,7 +35,8 @@ fn batches_that_would_be_read_out_of_bounds_are_refused_by_column() {
         let refused = refusal(&whole.columns().without(column));
         assert!(refused.contains(name), "{refused}");
     }
-    let narrow = whole.columns().with(Column::X.part(1), crate::tests::support::f32_rows(&whole.rows[0], 3));
+    let narrow =
+        whole.columns().with(Column::X.part(1), crate::tests::support::f32_rows(&whole.rows[0].0, 3));
     let refused = refusal(&narrow);
     assert!(refused.contains("x.author: 3 columns for a model of 7"), "{refused}");
 }
