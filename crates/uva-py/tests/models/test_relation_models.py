@@ -16,6 +16,10 @@ MODELS = {
     "relation": "--model rsage",
     "type-mean": "--model rsage --root type --relation-sum mean",
     "none": "--model rsage --root none",
+    "rgcn": "--model rgcn",
+    "rgcn-shared": "--model rgcn --root shared",
+    "rgcn-bases": "--model rgcn --bases 2",
+    "rgcn-blocks": "--model rgcn --blocks 2 --root shared",
 }
 
 
@@ -101,6 +105,30 @@ def test_the_state_of_a_typed_model_is_that_of_pyg(trained):
             x = conv(x, {of: trained.edge_index[of] for of in model.relations[number]})
             x = {of: rows.relu() for of, rows in x.items()} if number + 1 < len(convs) else x
         close(x["item"], model(trained.x, trained.edge_index))
+
+
+# RGCNConv has one numbering for the nodes of all types.
+@pytest.mark.parametrize("name", ["rgcn-shared", "rgcn-blocks"])
+def test_the_state_of_rgcn_is_that_of_pyg(trained, name):
+    nn = pytest.importorskip("torch_geometric.nn")
+    model = trained.model(name)
+    blocks = 2 if name == "rgcn-blocks" else None
+    numbers = zip((6, 8), (8, 6), model.relations, strict=True)
+    convs = torch.nn.ModuleList(nn.RGCNConv(*widths, len(of), num_blocks=blocks) for *widths, of in numbers)
+    convs.load_state_dict({name.removeprefix("convs."): value for name, value in model.state_dict().items()})
+    first, rows = {}, 0
+    for of_type in trained.dataset.node_types:
+        first[of_type], rows = rows, rows + len(trained.x[of_type])
+    x = torch.cat([trained.x[of_type] for of_type in trained.dataset.node_types])
+    for number, (conv, relations) in enumerate(zip(convs, model.relations, strict=True)):
+        edges = [trained.edge_index[of] + torch.tensor([[first[of[0]]], [first[of[2]]]]) for of in relations]
+        kinds = torch.repeat_interleave(torch.arange(len(edges)), torch.tensor([of.shape[1] for of in edges]))
+        with torch.no_grad():
+            x = conv(x, torch.cat(edges, 1), kinds)
+        x = x.relu() if number + 1 < len(convs) else x
+    with torch.no_grad():
+        logits = model(trained.x, trained.edge_index)
+    close(x[first["item"] :][: len(logits)], logits)
 
 
 def test_rows_and_edges_that_a_typed_model_reads_are_named_where_missing(trained):

@@ -371,7 +371,7 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
         (1, of_tasks["two"], "--model gine", ["--model gine", "edge_feat.npy", "another model"]),
         (2, tmp_path / "ranges", "--model gine", ["--model gine", "parts in ranges", "whole dataset"]),
         (2, tmp_path / "closures", "", ["--layout ranges"]),
-        (1, data, "--model sgc", ["--model sgc", "hop set", "uvatrain propagate", "sage, gcn, gat, gin, gine or rsage"]),
+        (1, data, "--model sgc", ["--model sgc", "hop set", "uvatrain propagate", "sage, gcn, gat, gin, gine, rsage"]),
         (1, data, "--shuffle chunks", ["--shuffle", "only valid with a hop set", "uvatrain propagate"]),
         (1, data, "--shuffle chunks --chunk 4", ["--shuffle", "only valid with a hop set"]),
         (1, data, "--place disk", ["--place", "only valid with a hop set"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -10,41 +10,17 @@ from torch import nn
 from torch.nn import functional
 
 from .model import _Edges
+from .relation_layers import LAYERS, Relation, named
 
 __all__ = ["RelationModel"]
-
-Relation = tuple[str, str, str]
-
-
-class _SageConv(nn.Module):
-    """The mean of neighbours' rows through a matrix, and for roots by relation the node's own row through another."""
-
-    def __init__(self, inputs: int, own: int | None, outputs: int) -> None:
-        super().__init__()
-        self.lin_l = nn.Linear(inputs, outputs)
-        if own is not None:
-            self.lin_r = nn.Linear(own, outputs, bias=False)
-
-    def forward(self, x: torch.Tensor, own: torch.Tensor, edges: _Edges) -> torch.Tensor:
-        means = edges.sums(x[edges.source]) / edges.picks(x).clamp(min=1)[:, None]
-        rows: torch.Tensor = self.lin_l(means)
-        return rows + self.lin_r(own) if hasattr(self, "lin_r") else rows
-
-
-def _named(modules: Iterable[tuple[str, nn.Module]]) -> nn.Module:
-    """A module of these. A `ModuleDict` takes no name that one of its own attributes has, such as `type`."""
-    holder = nn.Module()
-    for name, module in modules:
-        holder._modules[name] = module
-    return holder
 
 
 class RelationModel(nn.Module):
     """A model of `uvatrain train` over a typed graph, as a PyTorch module of plain tensor operations.
 
-    Its parameters have the names of PyG's modules: those of `convs[L]` are a `HeteroConv` of `SAGEConv` for each of
-    `relations[L]`, the relations on which the target's rows depend. `options` are those that it was trained with,
-    `metadata` what else the checkpoint says of it.
+    Its parameters have the names of PyG's modules, for the relations on which the target's rows depend: `convs[L]` is a
+    `HeteroConv` of `SAGEConv` for each of `relations[L]` (rsage), or an `RGCNConv` of them in their order (rgcn).
+    `options` are those that it was trained with, `metadata` what else the checkpoint says of it.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -55,37 +31,41 @@ class RelationModel(nn.Module):
         #: The type of the nodes that the model has logits for.
         self.target: str = graph["target"]
         self._root = options.get("root", "relation")
-        #: The relations of each layer.
-        self.relations: list[list[Relation]] = self._wiring(graph, layers)
+        #: The relations of each layer, and the types that have rows after it.
+        self.relations: list[list[Relation]] = []
+        self._types: list[list[str]] = []
+        layer = LAYERS[options["model"]]
+        inputs = self._wire(graph, layers, layer.keeps_own_rows)
         widths = {of_type["name"]: of_type.get("columns") for of_type in graph["types"]}
         outputs = options["targets"] if "targets" in options else options["classes"]
+        if layer.has_one_width and len({widths[name] for name in inputs}) > 1:
+            self.input = named((name, nn.Linear(widths[name], options["hidden"])) for name in inputs)
+            widths = dict.fromkeys(widths, options["hidden"])
         self.convs, self.roots = nn.ModuleList(), nn.ModuleList()
-        for number, relations in enumerate(self.relations):
+        for number, (relations, types) in enumerate(zip(self.relations, self._types, strict=True)):
             width = outputs if number + 1 == layers else options["hidden"]
-            convs = []
-            for source, name, to in relations:
-                own = widths[to] if self._root == "relation" else None
-                convs.append((f"<{source}___{name}___{to}>", _SageConv(widths[source], own, width)))
-            layer = nn.Module()
-            layer.convs = _named(convs)
-            self.convs.append(layer)
-            into = [name for name in widths if any(name == to for _, _, to in relations)]
-            if self._root == "type":
-                self.roots.append(_named((name, nn.Linear(widths[name], width)) for name in into))
+            self.convs.append(layer(options, relations, types, widths, width))
+            if self._root == "type" and not layer.keeps_own_rows:
+                self.roots.append(named((name, nn.Linear(widths[name], width)) for name in types))
             widths = dict.fromkeys(widths, width)
 
-    def _wiring(self, graph: dict[str, Any], layers: int) -> list[list[Relation]]:
-        """The relations on which the target's rows depend, by layer. A type into which none leads has no later rows."""
+    def _wire(self, graph: dict[str, Any], layers: int, keeps_own_rows: bool) -> list[str]:
+        """Finds what the target's rows depend on, by layer, and returns the types whose input rows do.
+
+        A type into which no relation leads has no later rows, unless a layer has a map of own rows.
+        """
         everything = [cast("Relation", tuple(names)) for names in graph["relations"]]
-        has_rows, possible = {of_type["name"] for of_type in graph["types"]}, []
+        names = [of_type["name"] for of_type in graph["types"]]
+        has_rows, possible = set(names), []
         for _ in range(layers):
             possible.append([of for of in everything if of[0] in has_rows and of[2] in has_rows])
-            has_rows = {to for _, _, to in possible[-1]}
-        read, used = {self.target}, []
+            has_rows = has_rows if keeps_own_rows else {to for _, _, to in possible[-1]}
+        read = {self.target}
         for relations in reversed(possible):
-            used.append([of for of in relations if of[2] in read])
-            read = (set() if self._root == "none" else read) | {source for source, _, _ in used[-1]}
-        return used[::-1]
+            self.relations.insert(0, [of for of in relations if of[2] in read])
+            self._types.insert(0, [name for name in names if name in read])
+            read = (set() if self._root == "none" else read) | {source for source, _, _ in self.relations[0]}
+        return [name for name in names if name in read]
 
     def forward(self, x: Mapping[str, torch.Tensor], edge_index: Any) -> torch.Tensor:
         """The logits of the target's nodes (of regression, what is predicted).
@@ -102,6 +82,9 @@ class RelationModel(nn.Module):
         names = [of_type["name"] for of_type in self.options["graph"]["types"] if of_type["name"] in x]
         dropout = self.options["input_dropout"]
         rows = {name: functional.dropout(x[name].to(kind), dropout, self.training) for name in names}
+        for name, map_of in self.input._modules.items() if hasattr(self, "input") else ():
+            if name in rows:
+                rows[name] = cast("nn.Module", map_of)(rows[name])
         counts = {name: len(of) for name, of in rows.items()}
         for number, relations in enumerate(self.relations):
             rows = self._layer(number, relations, rows, by_layer[number], counts)
@@ -120,23 +103,23 @@ class RelationModel(nn.Module):
         edge_index: Mapping[Any, Any],
         counts: dict[str, int],
     ) -> dict[str, torch.Tensor]:
-        results: dict[str, list[torch.Tensor]] = {}
+        edges: dict[Relation, _Edges] = {}
         own: dict[str, torch.Tensor] = {}
         for of in relations:
-            source, name, to = of
+            source, _, to = of
             if source not in x:
                 raise ValueError(f"x has no rows of {source}, which the model reads")
-            edges = _Edges(_of_relation(edge_index, of), counts.get(to, 0), x[source], None)
+            edges[of] = _Edges(_of_relation(edge_index, of), counts.get(to, 0), x[source], None)
             # A model that does not read them may get no rows of the destinations.
-            own[to] = x[to][: edges.destinations] if to in x else x[source][:0]
-            conv = cast("Any", self.convs[number]).convs._modules[f"<{source}___{name}___{to}>"]
-            results.setdefault(to, []).append(conv(x[source], own[to], edges))
-        rows = {}
-        for to, of_type in results.items():
-            summed = torch.stack(of_type).sum(0)
-            rows[to] = summed / len(of_type) if self.options.get("relation_sum", "sum") == "mean" else summed
-            if self._root == "type":
-                rows[to] = rows[to] + cast("Any", self.roots[number])._modules[to](own[to])
+            own[to] = x[to][: edges[of].destinations] if to in x else x[source][:0]
+        for name in self._types[number]:
+            if name not in own:
+                if name not in x:
+                    raise ValueError(f"x has no rows of {name}, which the model reads")
+                own[name] = x[name]
+        rows: dict[str, torch.Tensor] = self.convs[number](x, own, edges)
+        for name, root in self.roots[number]._modules.items() if len(self.roots) else ():
+            rows[name] = rows[name] + cast("nn.Module", root)(own[name])
         return rows
 
 

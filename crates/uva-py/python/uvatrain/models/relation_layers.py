@@ -1,0 +1,168 @@
+"""The layers of models over typed graphs, of plain tensor operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from .model import _Edges
+
+__all__ = ["LAYERS", "Relation", "RelationLayer", "named"]
+
+Relation = tuple[str, str, str]
+
+
+def named(modules: Iterable[tuple[str, nn.Module]]) -> nn.Module:
+    """A module of these. A `ModuleDict` takes no name that one of its own attributes has, such as `type`."""
+    holder = nn.Module()
+    for name, module in modules:
+        holder._modules[name] = module
+    return holder
+
+
+class RelationLayer(nn.Module):
+    """A layer with the parameters of PyG's module.
+
+    `relations` are those that it uses, `types` those that have rows after it, `widths` the columns of each type's rows
+    before it.
+    """
+
+    #: Whether a type into which no relation leads has rows after it.
+    keeps_own_rows = False
+    #: Whether it needs one width for all types.
+    has_one_width = False
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        relations: list[Relation],
+        types: list[str],
+        widths: Mapping[str, int],
+        outputs: int,
+    ) -> None:
+        super().__init__()
+        self.options, self.relations, self.types = options, relations, types
+
+    def forward(
+        self, x: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor], edges: Mapping[Relation, _Edges]
+    ) -> dict[str, torch.Tensor]:
+        """The rows of each type of `types`. own: those of the destinations before the layer."""
+        raise NotImplementedError
+
+
+def _means(x: torch.Tensor, edges: _Edges) -> torch.Tensor:
+    """The mean of the rows of each destination's neighbours, zeros without any."""
+    return edges.sums(x[edges.source]) / edges.picks(x).clamp(min=1)[:, None]
+
+
+class _SageConv(nn.Module):
+    """The mean of neighbours' rows through a matrix, and for roots by relation the node's own row through another."""
+
+    def __init__(self, inputs: int, own: int | None, outputs: int) -> None:
+        super().__init__()
+        self.lin_l = nn.Linear(inputs, outputs)
+        if own is not None:
+            self.lin_r = nn.Linear(own, outputs, bias=False)
+
+    def forward(self, x: torch.Tensor, own: torch.Tensor, edges: _Edges) -> torch.Tensor:
+        rows: torch.Tensor = self.lin_l(_means(x, edges))
+        return rows + self.lin_r(own) if hasattr(self, "lin_r") else rows
+
+
+class _Sage(RelationLayer):
+    """PyG's `HeteroConv` of `SAGEConv`."""
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        relations: list[Relation],
+        types: list[str],
+        widths: Mapping[str, int],
+        outputs: int,
+    ) -> None:
+        super().__init__(options, relations, types, widths, outputs)
+        by_relation = options.get("root", "relation") == "relation"
+        self.convs = named(
+            (_key(of), _SageConv(widths[of[0]], widths[of[2]] if by_relation else None, outputs)) for of in relations
+        )
+
+    def forward(
+        self, x: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor], edges: Mapping[Relation, _Edges]
+    ) -> dict[str, torch.Tensor]:
+        results: dict[str, list[torch.Tensor]] = {}
+        for of in self.relations:
+            source, _, to = of
+            conv = cast("nn.Module", self.convs._modules[_key(of)])
+            results.setdefault(to, []).append(conv(x[source], own[to], edges[of]))
+        is_mean = self.options.get("relation_sum", "sum") == "mean"
+        return {to: torch.stack(of).sum(0) / (len(of) if is_mean else 1) for to, of in results.items()}
+
+
+class _Rgcn(RelationLayer):
+    """PyG's `RGCNConv`, with a map of own rows for all types or for each."""
+
+    keeps_own_rows = True
+    has_one_width = True
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        relations: list[Relation],
+        types: list[str],
+        widths: Mapping[str, int],
+        outputs: int,
+    ) -> None:
+        super().__init__(options, relations, types, widths, outputs)
+        inputs, weights = widths[types[0]], options.get("relation_weights", {})
+        number = len(relations)
+        self._blocks = weights.get("blocks") if isinstance(weights, dict) else None
+        bases = weights.get("bases") if isinstance(weights, dict) else None
+        if self._blocks:
+            shape = [number, self._blocks, inputs // self._blocks, outputs // self._blocks]
+        else:
+            shape = [bases or number, inputs, outputs]
+        self.weight = nn.Parameter(torch.empty(shape))
+        if bases:
+            self.comp = nn.Parameter(torch.empty(number, bases))
+        self._by_type = options.get("root") == "type"
+        self.root = self._of_types([inputs, outputs])
+        self.bias = self._of_types([outputs])
+
+    def _of_types(self, shape: list[int]) -> Any:
+        """A parameter, or one of each type."""
+        if not self._by_type:
+            return nn.Parameter(torch.zeros(shape))
+        holder = nn.Module()
+        for name in self.types:
+            holder._parameters[name] = nn.Parameter(torch.zeros(shape))
+        return holder
+
+    def forward(
+        self, x: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor], edges: Mapping[Relation, _Edges]
+    ) -> dict[str, torch.Tensor]:
+        weight = torch.tensordot(self.comp, self.weight, 1) if hasattr(self, "comp") else self.weight
+        rows = {}
+        for to in self.types:
+            root, bias = (of._parameters[to] if self._by_type else of for of in (self.root, self.bias))
+            rows[to] = own[to] @ root + bias
+        for of, matrix in zip(self.relations, weight, strict=True):
+            source, _, to = of
+            means = _means(x[source], edges[of])
+            if self._blocks:
+                means = means.view(len(means), self._blocks, -1)
+                rows[to] = rows[to] + torch.einsum("nbi,bio->nbo", means, matrix).flatten(1)
+            else:
+                rows[to] = rows[to] + means @ matrix
+        return rows
+
+
+def _key(relation: Relation) -> str:
+    """The name of a relation's part of a module, as PyG writes it."""
+    return f"<{'___'.join(relation)}>"
+
+
+#: The layers by model.
+LAYERS: dict[str, type[RelationLayer]] = {"rsage": _Sage, "rgcn": _Rgcn}
