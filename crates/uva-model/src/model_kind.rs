@@ -8,7 +8,10 @@ use crate::hops::hop_networks::{HOGA, LINEAR, SIGN};
 use crate::layer_size::{LayerSize, product};
 use crate::network::{NetworkForm, OVER_BLOCKS};
 use crate::relations::relation_model::RelationModel;
-use crate::relations::relation_networks::{OVER_RELATIONS, RGCN, RSAGE};
+use crate::relations::relation_networks::{OVER_RELATIONS, RGAT, RGCN, RSAGE};
+
+/// The default number of heads.
+pub(crate) const HEADS: usize = 8;
 
 /// The kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +35,9 @@ pub enum ModelKind {
     /// R-GCN (Schlichtkrull et al. 2018): for each relation the mean of the neighbours' rows through a matrix, and the
     /// node's own row through another.
     Rgcn,
+    /// GAT for each relation of a typed graph, without the node itself among its neighbours, as MLPerf trains it: the sum
+    /// over the relations into a node type, and a linear map after the last layer.
+    Rgat,
     /// SGC (Wu et al. 2019): a linear map of the last hop of a hop set.
     Sgc,
     /// S²GC (Zhu & Koniusz 2021): a linear map of the mean over the hops, each mixed with the features themselves.
@@ -75,6 +81,8 @@ pub enum Nonlinearity {
     Relu,
     /// x if x > 0, eˣ − 1 otherwise (Clevert et al. 2016).
     Elu,
+    /// x if x > 0, x / 100 otherwise.
+    LeakyRelu,
 }
 
 /// A model's row in the table.
@@ -104,14 +112,19 @@ pub struct ModelRow {
 }
 
 impl ModelRow {
-    /// Whether it has attention between neighbours, which enables `--output-heads` and `--attention-dropout`.
+    /// Whether it has attention between neighbours of one relation, which enables `--output-heads` and `--attention-dropout`.
     pub fn has_attention(&self) -> bool {
-        self.weighting == Weighting::Attention
+        self.weighting == Weighting::Attention && !self.reads_relations()
     }
 
     /// Whether it has attention between neighbours or hops, which enables `--heads`.
     pub fn has_heads(&self) -> bool {
-        self.has_attention() || self.hops.is_some_and(|hops| hops.has_heads)
+        self.weighting == Weighting::Attention || self.hops.is_some_and(|hops| hops.has_heads)
+    }
+
+    /// The default number of heads.
+    pub fn usual_heads(&self) -> usize {
+        if self.reads_relations() && self.has_heads() { 4 } else { HEADS }
     }
 
     /// Whether it trains on a hop set, and not on sampled blocks.
@@ -151,7 +164,7 @@ impl ModelRow {
 }
 
 /// All models. Tests, help and messages are made from this table.
-static TABLE: [ModelRow; 11] = [
+static TABLE: [ModelRow; 12] = [
     ModelRow {
         kind: ModelKind::Sage,
         name: "sage",
@@ -234,15 +247,22 @@ static TABLE: [ModelRow; 11] = [
         ModelKind::Rsage,
         "rsage",
         "GraphSAGE for typed graphs: in each relation the mean of the neighbours' rows, summed over the relations",
-        Weighting::Mean,
+        (Weighting::Mean, Nonlinearity::Relu),
         RSAGE,
     ),
     over_relations(
         ModelKind::Rgcn,
         "rgcn",
         "R-GCN: in each relation the mean of the neighbours' rows, summed with a map of the node's own row",
-        Weighting::Mean,
+        (Weighting::Mean, Nonlinearity::Relu),
         RGCN,
+    ),
+    over_relations(
+        ModelKind::Rgat,
+        "rgat",
+        "GAT for typed graphs: attention in each relation, summed over the relations, and a linear map at the end",
+        (Weighting::Attention, Nonlinearity::LeakyRelu),
+        RGAT,
     ),
     over_hops(
         ModelKind::Sgc,
@@ -289,7 +309,7 @@ const fn over_relations(
     kind: ModelKind,
     name: &'static str,
     help: &'static str,
-    weighting: Weighting,
+    (weighting, nonlinearity): (Weighting, Nonlinearity),
     relations: RelationModel,
 ) -> ModelRow {
     ModelRow {
@@ -298,7 +318,7 @@ const fn over_relations(
         help,
         weighting,
         edge_features: EdgeFeatures::Ignored,
-        nonlinearity: Nonlinearity::Relu,
+        nonlinearity,
         hops: None,
         relations: Some(relations),
         form: OVER_RELATIONS,
@@ -392,6 +412,6 @@ mod tests {
         assert_eq!(ModelKind::names_of(ModelRow::takes_edge_weights), "sage or gcn");
         assert_eq!(ModelKind::names_of(ModelRow::takes_edge_features), "gat or gine");
         assert_eq!(ModelKind::names_of(ModelRow::reads_hops), "sgc, s2gc, sign or hoga");
-        assert_eq!(ModelKind::names_of(ModelRow::has_heads), "gat or hoga");
+        assert_eq!(ModelKind::names_of(ModelRow::has_heads), "gat, rgat or hoga");
     }
 }

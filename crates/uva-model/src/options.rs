@@ -5,7 +5,7 @@ use uva_options::named;
 
 use crate::classes::class_weights::ClassWeights;
 use crate::hops::hop_model::ActivationKind;
-use crate::model_kind::{ModelKind, Weighting};
+use crate::model_kind::{HEADS, ModelKind, Weighting};
 use crate::options_error::OptionsError;
 use crate::relations::model_graph::ModelGraph;
 use crate::relations::relation_model::{RelationSum, RelationWeights, RootKind};
@@ -29,9 +29,6 @@ named! {
         Layer = "layer",
     }
 }
-
-/// The default number of heads.
-const HEADS: usize = 8;
 
 fn usual_heads() -> usize {
     HEADS

@@ -1,5 +1,6 @@
 //! The options of a model over relations: their checks, and what follows from them.
 
+use crate::layer_size::product;
 use crate::options::TrainerOptions;
 use crate::options_error::OptionsError;
 use crate::relations::model_graph::ModelGraph;
@@ -35,6 +36,17 @@ impl TrainerOptions {
         types.map(|of_type| mapped.or(of_type.columns).unwrap_or(0)).collect()
     }
 
+    /// Columns of the rows after each layer over relations, for this many `outputs`; also of those after a linear map that
+    /// follows the last layer.
+    #[must_use]
+    pub fn output_widths(&self, outputs: usize) -> Vec<usize> {
+        let maps_outputs = self.model.row().relations.is_some_and(|relations| relations.has_output_map);
+        let hidden = if maps_outputs { self.layers } else { self.layers.saturating_sub(1) };
+        let mut widths = vec![self.hidden; hidden];
+        widths.push(outputs);
+        widths
+    }
+
     /// Number of trained parameters of the layers over relations, for this many classes; 0 if there are none.
     pub(crate) fn parameters_of_relations(&self, classes: u64) -> u64 {
         let (Some(model), Some(graph)) = (&self.model.row().relations, &self.graph) else { return 0 };
@@ -44,12 +56,13 @@ impl TrainerOptions {
         if self.maps_inputs(&wiring) {
             let columns =
                 wiring.inputs.iter().map(|&of_type| graph.types[of_type].columns.unwrap_or(0) as u64);
-            let maps = columns.map(|columns| columns.saturating_add(1).saturating_mul(hidden));
+            let maps = columns.map(|columns| product(&[columns.saturating_add(1), hidden]));
             parameters = maps.fold(0, u64::saturating_add);
         }
         let mut widths: Vec<u64> = self.input_widths(&wiring).iter().map(|&width| width as u64).collect();
-        for (number, layer) in wiring.layers.iter().enumerate() {
-            let outputs = if number + 1 == wiring.layers.len() { classes } else { hidden };
+        let columns = self.output_widths(classes as usize);
+        for (layer, &outputs) in wiring.layers.iter().zip(&columns) {
+            let outputs = outputs as u64;
             parameters = parameters.saturating_add((model.parameters)(&RelationShape {
                 root: self.root,
                 weights: self.relation_weights,
@@ -59,7 +72,8 @@ impl TrainerOptions {
             }));
             widths = vec![outputs; widths.len()];
         }
-        parameters
+        let of_output = if model.has_output_map { product(&[hidden.saturating_add(1), classes]) } else { 0 };
+        parameters.saturating_add(of_output)
     }
 
     /// Rejects the types of a model that has none, a graph without the relations that the model needs, widths out of

@@ -6,7 +6,7 @@ use crate::support::runs::{Metrics, small_graph, train};
 use crate::support::typed::write_mag;
 use crate::support::{Uvatrain, directory, uvatrain};
 
-const MODELS: [&str; 2] = ["rsage", "rgcn"];
+const MODELS: [&str; 3] = ["rsage", "rgcn", "rgat"];
 
 /// Writes a graph of items, tags and users: the class of an item is two digits, of which tags show one and users the
 /// other, of four and three values.
@@ -45,6 +45,7 @@ fn labels_that_need_two_relations_are_learned_from_both_only() {
         ("rgcn", "10,5"),
         ("rgcn", "10,5 --root shared --bases 2"),
         ("rgcn", "10,5 --blocks 2"),
+        ("rgat", "10,5"),
     ] {
         let accuracy = test_accuracy(model, temp.path(), &format!("--fanouts {kind}"));
         assert!(accuracy > 0.9, "{model} {kind}: {accuracy}");
@@ -135,6 +136,9 @@ fn what_typed_models_do_not_support_is_refused_by_name() {
         ("--model rgcn --root none", ["--root: none is not valid with --model rgcn", "shared or type"]),
         ("--model rsage --root shared", ["--root: shared is not valid", "relation or type or none"]),
         ("--model rsage --bases 2", ["--bases", "rgcn"]),
+        ("--model rgat --heads 3", ["--heads: 3 heads do not divide", "--hidden"]),
+        ("--model rgat --output-heads 2", ["--output-heads", "gat"]),
+        ("--model rgat --root type", ["--root", "rsage or rgcn"]),
         ("--model rgcn --relation-sum mean", ["--relation-sum", "rsage"]),
         ("--model rgcn --bases 5", ["--bases: 5 is not between 1 and 4", "relations"]),
         ("--model rgcn --blocks 5", ["--blocks: 5 does not divide", "of a layer"]),

@@ -59,8 +59,9 @@ options! {
         /// Activation between the layers of SIGN
         activation: Option<ActivationKind> = None
             => Field::choice::<ActivationKind>("ACTIVATION").of(MODEL, &[Training]).unless_given("relu"),
-        /// Attention heads of a hidden layer of GAT or HOGA; they divide `hidden` between them
-        heads: Option<usize> = None => Field::at_least("HEADS", 1).of(MODEL, &[Training]).unless_given("8"),
+        /// Attention heads of a hidden layer of GAT, rgat or HOGA; they divide `hidden` between them
+        heads: Option<usize> = None
+            => Field::at_least("HEADS", 1).of(MODEL, &[Training]).unless_given("8, or 4 for rgat"),
         /// Attention heads of the last layer of GAT, which are averaged
         output_heads: Option<usize> = None
             => Field::within("HEADS", 1, 1024).of(MODEL, &[Training]).unless_given("the number of `heads`")
@@ -302,7 +303,7 @@ impl TrainingOptions {
         TrainerOptions {
             model: self.model,
             hidden: self.hidden,
-            heads: self.heads.unwrap_or(usual.heads),
+            heads: self.heads.unwrap_or_else(|| self.model.row().usual_heads()),
             output_heads: self.output_heads,
             attention_dropout: self.attention_dropout.unwrap_or(usual.attention_dropout),
             edge_dim: self.edge_dim,

@@ -18,6 +18,8 @@ pub struct RelationModel {
     /// It takes `--bases` and `--blocks`, and has one matrix shape for all relations: node types of different widths
     /// need a linear map before the first layer.
     pub has_shared_weights: bool,
+    /// Whether a linear map to the logits follows the last layer, whose rows are then as wide as the others'.
+    pub has_output_map: bool,
     /// How a layer uses the rows of its destinations.
     pub(crate) own_rows: fn(RootKind) -> OwnRowUse,
     /// Number of trained parameters of a layer.

@@ -24,6 +24,7 @@ pub(crate) const RSAGE: RelationModel = RelationModel {
     },
     has_relation_sum: true,
     has_shared_weights: false,
+    has_output_map: false,
     own_rows: |root| if root == RootKind::None { OwnRowUse::Unread } else { OwnRowUse::Read },
     parameters: rsage,
 };
@@ -34,8 +35,20 @@ pub(crate) const RGCN: RelationModel = RelationModel {
     usual_root: |graph| if graph.types.len() > 1 { RootKind::Type } else { RootKind::Shared },
     has_relation_sum: false,
     has_shared_weights: true,
+    has_output_map: false,
     own_rows: |_| OwnRowUse::Kept,
     parameters: rgcn,
+};
+
+/// GAT for each relation.
+pub(crate) const RGAT: RelationModel = RelationModel {
+    roots: &[],
+    usual_root: |_| RootKind::Relation,
+    has_relation_sum: false,
+    has_shared_weights: false,
+    has_output_map: true,
+    own_rows: |_| OwnRowUse::Read,
+    parameters: rgat,
 };
 
 /// A map of each relation's mean, with a bias; and the maps of the own rows.
@@ -62,4 +75,14 @@ fn rgcn(&RelationShape { root, weights, layer, widths, outputs }: &RelationShape
     };
     let roots = if root == RootKind::Type { layer.destinations.len() as u64 } else { 1 };
     of_relations.saturating_add(product(&[roots, matrix.saturating_add(outputs)]))
+}
+
+/// For each relation a map, a second one for destinations of another width, two vectors and a bias.
+fn rgat(&RelationShape { layer, widths, outputs, .. }: &RelationShape<'_>) -> u64 {
+    let of_relation = layer.relations.iter().map(|of| {
+        let (source, own) = (widths[of.source], widths[of.destination]);
+        let columns = if source == own { source } else { source.saturating_add(own) };
+        product(&[columns.saturating_add(3), outputs])
+    });
+    of_relation.fold(0, u64::saturating_add)
 }

@@ -20,15 +20,19 @@ MODELS = {
     "rgcn-shared": "--model rgcn --root shared",
     "rgcn-bases": "--model rgcn --bases 2",
     "rgcn-blocks": "--model rgcn --blocks 2 --root shared",
+    "rgat": "--model rgat",
 }
 
 
 class Trained:
     """A folder with a typed graph and checkpoints of models that take all neighbours."""
 
-    def __init__(self, folder, program):
+    def __init__(self, folder, program, write=None):
         self.folder, self.program = folder, program
-        self.run("generate graph --kind typed --nodes 400 --avg-degree 8 --feat-dim 6 --classes 6 --seed 3")
+        if write is None:
+            self.run("generate graph --kind typed --nodes 400 --avg-degree 8 --feat-dim 6 --classes 6 --seed 3")
+        else:
+            write(folder / "graph")
         self.dataset = uvatrain.TypedDataset(folder / "graph")
         types = self.dataset.node_types
         self.x = {name: torch.from_numpy(np.load(folder / f"graph/nodes/{name}/feat.npy")) for name in types}
@@ -68,6 +72,31 @@ def trained(tmp_path_factory, uvatrain_program):
     return Trained(tmp_path_factory.mktemp("relations"), uvatrain_program)
 
 
+def write_uneven(folder):
+    """Types of different widths, and one into which no relation leads."""
+    random = np.random.default_rng(5)
+    counts = {"paper": 60, "author": 40, "tag": 9}
+    names = ("paper", "cites", "paper"), ("author", "writes", "paper"), ("tag", "of", "paper"), ("paper", "by", "author")
+    rows = {of: random.normal(size=(count, 3 + len(of))).astype("f4") for of, count in counts.items()}
+    nodes = {of: {"features": rows[of]} for of in counts}
+    nodes["paper"] |= {"labels": random.integers(0, 4, 60), "train_idx": np.arange(40), "valid_idx": np.arange(40, 60)}
+    edges = {of: np.stack([random.integers(0, counts[end], 200) for end in (of[0], of[2])]) for of in names}
+    uvatrain.write_dataset(folder, nodes=nodes, edges=edges, target="paper")
+
+
+@pytest.mark.parametrize("name", ["relation", "rgcn", "rgcn-bases", "rgat"])
+def test_types_of_different_widths_have_maps_as_in_predict(tmp_path, uvatrain_program, name):
+    uneven = Trained(tmp_path, uvatrain_program, write_uneven)
+    model = uneven.model(name)
+    maps = {parameter.split(".")[0] for parameter in model.state_dict()} - {"convs", "lin"}
+    assert maps == ({"input"} if name.startswith("rgcn") else set())
+    line = f"predict graph --checkpoint {name} --eval sampled --slot-bytes 64MiB"
+    uneven.run(f"{line} --output c.npy --probabilities p.npy")
+    with torch.no_grad():
+        logits = model(uneven.x, uneven.edge_index)
+    close(logits.softmax(1), torch.from_numpy(np.load(tmp_path / "p.npy")))
+
+
 def close(found, expected):
     assert found.shape == expected.shape
     assert (found - expected).abs().max() <= 1e-5 * expected.abs().max().clamp(min=1)
@@ -105,6 +134,24 @@ def test_the_state_of_a_typed_model_is_that_of_pyg(trained):
             x = conv(x, {of: trained.edge_index[of] for of in model.relations[number]})
             x = {of: rows.relu() for of, rows in x.items()} if number + 1 < len(convs) else x
         close(x["item"], model(trained.x, trained.edge_index))
+
+
+@pytest.mark.filterwarnings("ignore:There exist node types")
+def test_the_state_of_rgat_is_that_of_pyg(trained):
+    nn = pytest.importorskip("torch_geometric.nn")
+    model = trained.model("rgat")
+    whole = torch.nn.Module()
+    whole.convs, whole.lin = torch.nn.ModuleList(), torch.nn.Linear(8, 6)
+    for relations, width in zip(model.relations, (6, 8), strict=True):
+        parts = {of: nn.GATConv(width, 2, heads=4, add_self_loops=False) for of in relations}
+        whole.convs.append(nn.HeteroConv(parts))
+    whole.load_state_dict(model.state_dict())
+    x = trained.x
+    with torch.no_grad():
+        for number, conv in enumerate(whole.convs):
+            x = conv(x, {of: trained.edge_index[of] for of in model.relations[number]})
+            x = {of: torch.nn.functional.leaky_relu(rows) for of, rows in x.items()} if number == 0 else x
+        close(whole.lin(x["item"]), model(trained.x, trained.edge_index))
 
 
 # RGCNConv has one numbering for the nodes of all types.

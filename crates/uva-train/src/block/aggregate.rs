@@ -249,6 +249,14 @@ impl<'a> Block<'a> {
         Ok(rows.tensor().f_to_kind(kind)?)
     }
 
+    /// The block's lists, which have to be in host memory.
+    pub(crate) fn host_lists(&self) -> Result<&HostLists<'a>, TrainError> {
+        match &self.lists {
+            Lists::Host { input, .. } => Ok(input),
+            Lists::Tensors { .. } | Lists::Given { .. } => Err(no_lists()),
+        }
+    }
+
     /// The block's lists as tensors, on their current device.
     pub(crate) fn lists(&self) -> Result<TensorBlock, TrainError> {
         match &self.lists {
@@ -337,7 +345,7 @@ impl<'a> Block<'a> {
 }
 
 fn no_lists() -> TrainError {
-    TrainError::Input("a block whose sums came with the batch, where its lists are needed".to_owned())
+    TrainError::Input("a block without lists in memory that the model reads".to_owned())
 }
 
 fn no_weights() -> TrainError {

@@ -11,6 +11,7 @@
 use crate::TrainError;
 use crate::block::aggregate::{Block, weighted_sums};
 use crate::block::tensor_block::TensorBlock;
+use crate::layer::folded::{self, folded};
 use crate::layer::lists::Lists;
 use crate::nn::dropout::Draws;
 use crate::nn::initial::glorot;
@@ -58,27 +59,6 @@ struct OfEdge {
 impl OfEdge {
     fn on(&self, device: Device) -> Result<Self, TrainError> {
         Ok(Self { weight: self.weight.f_to_device(device)?, vector: self.vector.f_to_device(device)? })
-    }
-
-    /// U by head: [heads, width, features].
-    fn by_head(&self) -> Result<Tensor, TrainError> {
-        let (heads, width) = self.vector.size2()?;
-        Ok(self.weight.f_view([heads, width, -1])?)
-    }
-
-    /// cᵀU of each head, [heads, features]: no product of edges × width is needed.
-    fn folded(&self) -> Result<Tensor, TrainError> {
-        let products = self.by_head()?.f_mul(&self.vector.f_unsqueeze(2)?)?;
-        Ok(products.f_sum_dim_intlist([1i64].as_slice(), false, None)?)
-    }
-
-    /// Gradients of `weight` and `vector` from that of cᵀU.
-    fn gradients(&self, of_folded: &Tensor) -> Result<[Tensor; 2], TrainError> {
-        let of_folded = of_folded.f_unsqueeze(1)?;
-        let of_weight = self.vector.f_unsqueeze(2)?.f_mul(&of_folded)?.f_view_as(&self.weight)?;
-        let of_vector =
-            self.by_head()?.f_mul(&of_folded)?.f_sum_dim_intlist([2i64].as_slice(), false, None)?;
-        Ok([of_weight, of_vector])
     }
 }
 
@@ -240,7 +220,7 @@ impl Attention {
         lists: &Lists<'_>,
     ) -> Result<Option<Tensor>, TrainError> {
         let Some(of_edge) = &self.of_edge else { return Ok(None) };
-        let scores = rows()?.f_mm(&of_edge.folded()?.f_tr()?)?;
+        let scores = rows()?.f_mm(&folded(&of_edge.weight, &of_edge.vector)?.f_tr()?)?;
         Places::of(lists)?.placed(&scores, &lists.means(&scores)?).map(Some)
     }
 
@@ -389,7 +369,8 @@ impl Attention {
             let places = Places::of(&lists)?;
             let of_own = of_scores.f_index_select(0, &places.own)?.f_div(&lists.lengths(&of_scores)?)?;
             let of_edges = of_scores.f_index_select(0, &places.edges)?.f_add(&lists.of_edges(&of_own)?)?;
-            of_parameters.extend(of_edge.gradients(&of_edges.f_tr()?.f_mm(&block.edge_rows(kind)?)?)?);
+            let of_folded = of_edges.f_tr()?.f_mm(&block.edge_rows(kind)?)?;
+            of_parameters.extend(folded::gradients(&of_edge.weight, &of_edge.vector, &of_folded)?);
         }
         Ok((of_parameters, of_x))
     }

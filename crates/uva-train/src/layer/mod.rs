@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod convolution;
 pub(crate) mod edge_isomorphism;
+pub(crate) mod folded;
 pub(crate) mod isomorphism;
 pub(crate) mod lists;
 pub(crate) mod relations;

@@ -20,14 +20,19 @@ pub(crate) enum Activation {
     Relu,
     /// x above 0, eˣ − 1 below (Clevert et al. 2016): the activation in the GAT paper.
     Elu,
+    /// x above 0, x / 100 below.
+    LeakyRelu,
 }
+
+/// The slope of `LeakyRelu` below zero.
+const SLOPE: f64 = 0.01;
 
 /// The state that the backward pass needs.
 pub(crate) enum Saved {
     /// The result: an element that is positive has passed and was not dropped, but scaled by 1 / (1 − p).
     Relu { out: Tensor, dropout: f64 },
     /// The function's values, and the factors of dropout.
-    Elu { values: Tensor, mask: Option<Tensor> },
+    Other { of: Activation, values: Tensor, mask: Option<Tensor> },
 }
 
 impl Activation {
@@ -35,6 +40,7 @@ impl Activation {
         match model.row().nonlinearity {
             Nonlinearity::Relu => Self::Relu,
             Nonlinearity::Elu => Self::Elu,
+            Nonlinearity::LeakyRelu => Self::LeakyRelu,
         }
     }
 
@@ -46,6 +52,8 @@ impl Activation {
                 x
             }
             Self::Elu => x.f_elu()?,
+            // The slope is below one.
+            Self::LeakyRelu => x.f_maximum(&x.f_mul_scalar(SLOPE)?)?,
         })
     }
 
@@ -60,7 +68,9 @@ impl Activation {
             let values = self.apply(x)?;
             let saved = match self {
                 Self::Relu => Saved::Relu { out: values.shallow_clone(), dropout: 0.0 },
-                Self::Elu => Saved::Elu { values: values.shallow_clone(), mask: None },
+                Self::Elu | Self::LeakyRelu => {
+                    Saved::Other { of: self, values: values.shallow_clone(), mask: None }
+                }
             };
             return Ok((values, saved));
         };
@@ -69,14 +79,14 @@ impl Activation {
                 let out = draws.behind_relu(x, dropout)?;
                 (out.shallow_clone(), Saved::Relu { out, dropout })
             }
-            Self::Elu => {
+            Self::Elu | Self::LeakyRelu => {
                 let values = self.apply(x)?;
                 let mask = draws.mask(&values, dropout)?;
                 let out = match &mask {
                     Some(mask) => values.f_mul(mask)?,
                     None => values.shallow_clone(),
                 };
-                (out, Saved::Elu { values, mask })
+                (out, Saved::Other { of: self, values, mask })
             }
         })
     }
@@ -97,12 +107,18 @@ impl Saved {
                 }
                 Ok(gradient)
             }
-            Self::Elu { values, mask } => {
+            Self::Other { of, values, mask } => {
                 let gradient = match mask {
                     Some(mask) => gradient.f_mul(mask)?,
                     None => gradient,
                 };
-                Ok(Tensor::f_elu_backward(&gradient, 1.0, 1.0, 1.0, true, values)?)
+                Ok(match of {
+                    // A value has the sign of its argument.
+                    Activation::LeakyRelu => {
+                        gradient.f_where_self(&values.f_gt(0.0)?, &gradient.f_mul_scalar(SLOPE)?)?
+                    }
+                    _ => Tensor::f_elu_backward(&gradient, 1.0, 1.0, 1.0, true, values)?,
+                })
             }
         }
     }

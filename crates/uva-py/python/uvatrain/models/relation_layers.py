@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from .model import _Edges
 
@@ -34,6 +35,10 @@ class RelationLayer(nn.Module):
     keeps_own_rows = False
     #: Whether it needs one width for all types.
     has_one_width = False
+    #: Whether a linear map to the logits follows the last layer.
+    has_output_map = False
+    #: The slope of the function between layers, below zero.
+    slope = 0.0
 
     def __init__(
         self,
@@ -159,10 +164,67 @@ class _Rgcn(RelationLayer):
         return rows
 
 
+class _GatConv(nn.Module):
+    """Neighbours weighted by the softmax of LeakyReLU(a·Wx_u + c·Wx_v), head by head and side by side."""
+
+    def __init__(self, inputs: int, own: int, outputs: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        if inputs == own:
+            self.lin = nn.Linear(inputs, outputs, bias=False)
+        else:
+            self.lin_src = nn.Linear(inputs, outputs, bias=False)
+            self.lin_dst = nn.Linear(own, outputs, bias=False)
+        self.att_src = nn.Parameter(torch.empty(1, heads, outputs // heads))
+        self.att_dst = nn.Parameter(torch.empty(1, heads, outputs // heads))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: torch.Tensor, own: torch.Tensor, edges: _Edges) -> torch.Tensor:
+        of_source, of_own = (self.lin, self.lin) if hasattr(self, "lin") else (self.lin_src, self.lin_dst)
+        rows, own = (z.view(len(z), self.heads, -1) for z in (of_source(x), of_own(own)))
+        source, to = (rows * self.att_src).sum(-1), (own * self.att_dst).sum(-1)
+        scores = functional.leaky_relu(source[edges.source] + to[edges.target], 0.2)
+        at = edges.target[:, None].expand_as(scores)
+        largest = torch.zeros_like(to).scatter_reduce(0, at, scores.detach(), "amax", include_self=False)
+        weights = (scores - largest[edges.target]).exp()
+        weights = weights / edges.sums(weights)[edges.target]
+        return edges.sums(rows[edges.source] * weights[..., None]).flatten(1) + self.bias
+
+
+class _Rgat(RelationLayer):
+    """PyG's `HeteroConv` of `GATConv` without self-loops."""
+
+    has_output_map = True
+    slope = 0.01
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        relations: list[Relation],
+        types: list[str],
+        widths: Mapping[str, int],
+        outputs: int,
+    ) -> None:
+        super().__init__(options, relations, types, widths, outputs)
+        # A checkpoint has the number if it is not the usual one of a GAT.
+        heads = options.get("heads", 8)
+        self.convs = named((_key(of), _GatConv(widths[of[0]], widths[of[2]], outputs, heads)) for of in relations)
+
+    def forward(
+        self, x: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor], edges: Mapping[Relation, _Edges]
+    ) -> dict[str, torch.Tensor]:
+        rows: dict[str, torch.Tensor] = {}
+        for of in self.relations:
+            source, _, to = of
+            term = cast("nn.Module", self.convs._modules[_key(of)])(x[source], own[to], edges[of])
+            rows[to] = rows[to] + term if to in rows else term
+        return rows
+
+
 def _key(relation: Relation) -> str:
     """The name of a relation's part of a module, as PyG writes it."""
     return f"<{'___'.join(relation)}>"
 
 
 #: The layers by model.
-LAYERS: dict[str, type[RelationLayer]] = {"rsage": _Sage, "rgcn": _Rgcn}
+LAYERS: dict[str, type[RelationLayer]] = {"rsage": _Sage, "rgcn": _Rgcn, "rgat": _Rgat}

@@ -19,7 +19,8 @@ class RelationModel(nn.Module):
     """A model of `uvatrain train` over a typed graph, as a PyTorch module of plain tensor operations.
 
     Its parameters have the names of PyG's modules, for the relations on which the target's rows depend: `convs[L]` is a
-    `HeteroConv` of `SAGEConv` for each of `relations[L]` (rsage), or an `RGCNConv` of them in their order (rgcn).
+    `HeteroConv` of `SAGEConv` or `GATConv` for each of `relations[L]` (rsage, rgat), or an `RGCNConv` of them in their
+    order (rgcn).
     `options` are those that it was trained with, `metadata` what else the checkpoint says of it.
     """
 
@@ -43,11 +44,14 @@ class RelationModel(nn.Module):
             widths = dict.fromkeys(widths, options["hidden"])
         self.convs, self.roots = nn.ModuleList(), nn.ModuleList()
         for number, (relations, types) in enumerate(zip(self.relations, self._types, strict=True)):
-            width = outputs if number + 1 == layers else options["hidden"]
+            is_last = number + 1 == layers and not layer.has_output_map
+            width = outputs if is_last else options["hidden"]
             self.convs.append(layer(options, relations, types, widths, width))
             if self._root == "type" and not layer.keeps_own_rows:
                 self.roots.append(named((name, nn.Linear(widths[name], width)) for name in types))
             widths = dict.fromkeys(widths, width)
+        if layer.has_output_map:
+            self.lin = nn.Linear(options["hidden"], outputs)
 
     def _wire(self, graph: dict[str, Any], layers: int, keeps_own_rows: bool) -> list[str]:
         """Finds what the target's rows depend on, by layer, and returns the types whose input rows do.
@@ -89,11 +93,13 @@ class RelationModel(nn.Module):
         for number, relations in enumerate(self.relations):
             rows = self._layer(number, relations, rows, by_layer[number], counts)
             if number + 1 < layers:
+                slope, dropout = cast("Any", self.convs[number]).slope, self.options["dropout"]
                 rows = {
-                    name: functional.dropout(functional.relu(of), self.options["dropout"], self.training)
+                    name: functional.dropout(functional.leaky_relu(of, slope), dropout, self.training)
                     for name, of in rows.items()
                 }
-        return rows[self.target]
+        out: torch.Tensor = self.lin(rows[self.target]) if hasattr(self, "lin") else rows[self.target]
+        return out
 
     def _layer(
         self,

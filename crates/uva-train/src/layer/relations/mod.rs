@@ -1,7 +1,9 @@
 //! Networks over the relations of a typed graph: layer by layer from rows of node types to rows of the target's seeds.
 
+mod attention;
 mod convolution;
 mod layer_shape;
+mod list_attention;
 mod mean_map;
 mod relation_layer;
 mod sage;
@@ -27,6 +29,8 @@ pub(crate) struct RelationNetwork {
     /// The maps of input rows, for each type that the first layer reads; empty if it reads them unchanged.
     inputs: Vec<(String, Linear)>,
     layers: Vec<RelationLayer>,
+    /// The map from the last layer's rows to logits, if that layer has not made them.
+    output: Option<Linear>,
     activation: Activation,
     dropout: f64,
 }
@@ -36,6 +40,8 @@ pub(crate) struct Saved {
     /// The rows before the maps of inputs; empty if there are none.
     unmapped: Vec<Tensor>,
     layers: Vec<SavedLayer>,
+    /// The target's rows after the last layer, before the map of outputs.
+    last: Option<Tensor>,
 }
 
 struct SavedLayer {
@@ -71,27 +77,32 @@ impl RelationNetwork {
                 inputs.push((of_type.name.clone(), Linear::as_in_torch(widths, place, random)?));
             }
         }
-        let mut widths = options.input_widths(&wiring);
+        let (mut widths, columns) = (options.input_widths(&wiring), options.output_widths(outputs));
         let mut layers = Vec::with_capacity(wiring.layers.len());
-        for (number, of_layer) in wiring.layers.iter().enumerate() {
-            let outputs = if number + 1 == wiring.layers.len() { outputs } else { options.hidden };
+        for (of_layer, &outputs) in wiring.layers.iter().zip(&columns) {
             let (widths_before, relations, types) = (&widths[..], &relations[..], &types[..]);
             let shape = LayerShape { wiring: of_layer, widths: widths_before, outputs, types, relations };
             layers.push(RelationLayer::new(options, &shape, place, random)?);
             widths = vec![outputs; widths.len()];
         }
+        let output = match columns.get(wiring.layers.len()) {
+            Some(&outputs) => Some(Linear::as_in_torch((options.hidden, outputs), place, random)?),
+            None => None,
+        };
         let (activation, dropout) = (Activation::of(options.model), options.dropout);
-        Ok(Self { wiring, types: graph.types.len(), inputs, layers, activation, dropout })
+        Ok(Self { wiring, types: graph.types.len(), inputs, layers, output, activation, dropout })
     }
 
     /// The parameters by name, in a fixed order: those of PyG's modules.
     pub(crate) fn parameters(&self) -> Vec<(String, Tensor)> {
-        let of_input = |(name, map): &(String, Linear)| {
-            let named = |(part, of): (&str, &Tensor)| (format!("input.{name}.{part}"), of.shallow_clone());
+        let of_map = |prefix: &str, map: &Linear| {
+            let named = |(part, of): (&str, &Tensor)| (format!("{prefix}.{part}"), of.shallow_clone());
             map.parameters().into_iter().map(named).collect::<Vec<_>>()
         };
+        let of_inputs = self.inputs.iter().flat_map(|(name, map)| of_map(&format!("input.{name}"), map));
         let of_layers = self.layers.iter().enumerate().flat_map(|(number, layer)| layer.parameters(number));
-        self.inputs.iter().flat_map(of_input).chain(of_layers).collect()
+        let of_output = self.output.iter().flat_map(|map| of_map("lin", map));
+        of_inputs.chain(of_layers).chain(of_output).collect()
     }
 
     /// The rows of the target's seeds from those of the types that the first layer reads, in their order. `blocks` are in
@@ -137,7 +148,11 @@ impl RelationNetwork {
             saved.push(SavedLayer { x, of_layer, activated });
             x = out;
         }
-        Ok((x.take(*target)?, Saved { unmapped, layers: saved }))
+        let last = x.take(*target)?;
+        Ok(match &self.output {
+            Some(map) => (map.forward(&last)?, Saved { unmapped, layers: saved, last: Some(last) }),
+            None => (last, Saved { unmapped, layers: saved, last: None }),
+        })
     }
 
     /// Gradients of the parameters, in their order, from that of the target's rows.
@@ -148,7 +163,11 @@ impl RelationNetwork {
         gradient: &Tensor,
     ) -> Result<Vec<Tensor>, TrainError> {
         let mut gradients = TypeRows::none(self.types);
-        gradients.set(self.wiring.target, gradient.shallow_clone());
+        let (of_output, of_last) = match (&self.output, &saved.last) {
+            (Some(map), Some(last)) => map.backward(last, gradient, true)?,
+            _ => (Vec::new(), None),
+        };
+        gradients.set(self.wiring.target, of_last.unwrap_or_else(|| gradient.shallow_clone()));
         let mut of_layers = Vec::with_capacity(self.layers.len());
         let layers = self.layers.iter().zip(&self.wiring.layers).zip(&saved.layers).enumerate();
         for (number, ((layer, wiring), SavedLayer { x, of_layer, activated })) in layers.rev() {
@@ -169,7 +188,7 @@ impl RelationNetwork {
         for ((&of_type, (_, map)), rows) in self.wiring.inputs.iter().zip(&self.inputs).zip(&saved.unmapped) {
             of_parameters.extend(map.backward(rows, gradients.get(of_type)?, false)?.0);
         }
-        of_parameters.extend(of_layers.into_iter().rev().flatten());
+        of_parameters.extend(of_layers.into_iter().rev().flatten().chain(of_output));
         Ok(of_parameters)
     }
 

@@ -1,5 +1,6 @@
 //! One layer of a network over relations, of any model.
 
+use super::attention::{self, RelationAttention};
 use super::convolution::{self, RelationConvolution};
 use super::layer_shape::LayerShape;
 use super::sage::{self, SageRelations};
@@ -14,12 +15,14 @@ use uva_model::{LayerWiring, ModelKind, TrainerOptions};
 pub(crate) enum RelationLayer {
     Sage(SageRelations),
     Convolution(RelationConvolution),
+    Attention(RelationAttention),
 }
 
 /// The state that the backward pass needs.
 pub(crate) enum Saved {
     Sage(sage::Saved),
     Convolution(convolution::Saved),
+    Attention(attention::Saved),
 }
 
 impl RelationLayer {
@@ -34,6 +37,7 @@ impl RelationLayer {
             ModelKind::Rgcn => {
                 Ok(Self::Convolution(RelationConvolution::new(options, shape, place, random)?))
             }
+            ModelKind::Rgat => Ok(Self::Attention(RelationAttention::new(options, shape, place, random)?)),
             other => Err(TrainError::Input(format!("`model={}` has no relations", other.name()))),
         }
     }
@@ -43,6 +47,7 @@ impl RelationLayer {
         match self {
             Self::Sage(layer) => layer.parameters(number),
             Self::Convolution(layer) => layer.parameters(number),
+            Self::Attention(layer) => layer.parameters(number),
         }
     }
 
@@ -64,6 +69,10 @@ impl RelationLayer {
                 let (out, saved) = layer.forward(wiring, x, blocks, input_gradient)?;
                 (out, Saved::Convolution(saved))
             }
+            Self::Attention(layer) => {
+                let (out, saved) = layer.forward(wiring, x, blocks)?;
+                (out, Saved::Attention(saved))
+            }
         })
     }
 
@@ -81,6 +90,9 @@ impl RelationLayer {
                 layer.backward(wiring, x, saved, blocks, gradients, input_gradient)
             }
             (Self::Convolution(layer), Saved::Convolution(saved)) => {
+                layer.backward(wiring, x, saved, blocks, gradients, input_gradient)
+            }
+            (Self::Attention(layer), Saved::Attention(saved)) => {
                 layer.backward(wiring, x, saved, blocks, gradients, input_gradient)
             }
             _ => Err(TrainError::Input("a backward pass after another layer's forward pass".to_owned())),

@@ -119,6 +119,47 @@ impl Reference<'_> {
         Some(rows)
     }
 
+    fn rgat(&self, at: &Place, destination: usize) -> Option<Tensor> {
+        let own = at.x[destination].as_ref()?.narrow(0, 0, COUNTS[at.level][destination] as i64);
+        let heads = self.options.heads as i64;
+        let term = |r: usize| {
+            let name = format!("convs.{}.convs.<{}>", at.layer, RELATIONS[r].join("___"));
+            let map = |end: &str, rows: &Tensor| {
+                let shared = self.parameters.get(&format!("{name}.lin.weight"));
+                let weight = shared.unwrap_or_else(|| self.of(&format!("{name}.lin_{end}.weight")));
+                rows.matmul(&weight.tr()).view([rows.size()[0], heads, -1])
+            };
+            let score = |end: &str, rows: &Tensor| {
+                let products = rows * self.of(&format!("{name}.att_{end}"));
+                products.sum_dim_intlist([2i64].as_slice(), false, Kind::Double)
+            };
+            let rows = map("src", at.x[of_type(RELATIONS[r][0])].as_ref().unwrap());
+            let (of_rows, of_own) = (score("src", &rows), score("dst", &map("dst", &own)));
+            let (indptr, indices) = &self.batch.lists[at.level][r];
+            let sums: Vec<Tensor> = (0..indptr.len() - 1)
+                .map(|v| {
+                    let picks: Vec<i64> = indices[indptr[v] as usize..indptr[v + 1] as usize]
+                        .iter()
+                        .map(|&u| u.into())
+                        .collect();
+                    let picks = Tensor::from_slice(&picks);
+                    let scores = of_rows.index_select(0, &picks) + of_own.get(v as i64);
+                    let weights = scores.maximum(&(&scores * 0.2)).softmax(0, Kind::Double).unsqueeze(2);
+                    let sum = rows.index_select(0, &picks) * weights;
+                    sum.sum_dim_intlist([0i64].as_slice(), false, Kind::Double).flatten(0, 1)
+                })
+                .collect();
+            let columns = self.of(&format!("{name}.bias"));
+            let sums = if sums.is_empty() {
+                columns.new_zeros([0, columns.size()[0]], (Kind::Double, tch::Device::Cpu))
+            } else {
+                Tensor::stack(&sums, 0)
+            };
+            sums + columns
+        };
+        self.into(at, destination).into_iter().map(term).reduce(|sum, term| sum + term)
+    }
+
     fn logits(&self) -> Tensor {
         let levels = COUNTS.len() - 1;
         let table = |(of_type, (rows, columns)): (usize, &(Vec<f32>, usize))| {
@@ -134,12 +175,18 @@ impl Reference<'_> {
             let rows = |destination: usize| match self.options.model {
                 _ if is_last && TYPES[destination].0 != "paper" => None,
                 ModelKind::Rgcn => self.rgcn(&at, destination),
+                ModelKind::Rgat => self.rgat(&at, destination),
                 _ => self.rsage(&at, destination),
             };
-            let activated = |rows: Tensor| if is_last { rows } else { rows.relu() };
+            let activated = |rows: Tensor| match self.options.model {
+                _ if is_last => rows,
+                ModelKind::Rgat => rows.leaky_relu(),
+                _ => rows.relu(),
+            };
             x = (0..TYPES.len()).map(|destination| rows(destination).map(activated)).collect();
         }
-        x[of_type("paper")].take().unwrap()
+        let rows = x[of_type("paper")].take().unwrap();
+        if self.options.model == ModelKind::Rgat { self.linear("lin", &rows) } else { rows }
     }
 }
 
@@ -162,13 +209,18 @@ fn every_kind() -> Vec<TrainerOptions> {
             all.push(mapped);
         }
     }
+    for heads in [1, 2] {
+        let mapped = TrainerOptions { heads, ..options_of(ModelKind::Rgat) };
+        all.push(TrainerOptions { graph: Some(graph(EVEN)), ..mapped.clone() });
+        all.push(mapped);
+    }
     all
 }
 
 fn name(options: &TrainerOptions) -> String {
-    let TrainerOptions { model, root, relation_sum, relation_weights, hidden, .. } = options;
+    let TrainerOptions { model, root, relation_sum, relation_weights, hidden, heads, .. } = options;
     let columns = options.graph.as_ref().unwrap().types[0].columns;
-    format!("{model:?} {root:?} {relation_sum:?} {relation_weights:?} {columns:?} {hidden}")
+    format!("{model:?} {root:?} {relation_sum:?} {relation_weights:?} {columns:?} {hidden} {heads}")
 }
 
 fn logits(trainer: &Trainer, batch: &TypedBatch, drawn: bool) -> Tensor {
