@@ -30,7 +30,7 @@ pub use classes::class_weights::ClassWeights;
 pub use footprint::{Footprint, Shapes};
 pub use hops::hop_model::{ActivationKind, HopModel, LayerCount};
 pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};
-pub use options::{FeatureNorm, NormKind, TrainerOptions};
+pub use options::{FeatureNorm, MatmulPrecision, NormKind, TrainerOptions};
 pub use options_error::OptionsError;
 pub use relations::model_graph::{ModelGraph, ModelType};
 pub use relations::relation_model::{RelationModel, RelationSum, RootKind};

@@ -111,6 +111,11 @@ impl ModelRow {
         self.has_attention() || self.hops.is_some_and(|hops| hops.has_heads)
     }
 
+    /// Whether it is a convolution over sampled blocks of one relation, with fixed weights of neighbours.
+    pub fn is_convolution(&self) -> bool {
+        matches!(self.weighting, Weighting::Mean | Weighting::Degrees) && !self.reads_relations()
+    }
+
     /// Whether it trains on a hop set, and not on sampled blocks.
     pub fn reads_hops(&self) -> bool {
         self.hops.is_some()

@@ -30,6 +30,16 @@ named! {
     }
 }
 
+named! {
+    /// The precision of matrix products of float32 numbers on a CPU. Their sums are of float32.
+    pub enum MatmulPrecision = Float32 {
+        /// All bits of the factors.
+        Float32 = "float32",
+        /// Factors rounded to bfloat16, for processors that multiply those.
+        Bfloat16 = "bfloat16",
+    }
+}
+
 /// The default number of heads.
 const HEADS: usize = 8;
 
@@ -126,6 +136,9 @@ pub struct TrainerOptions {
     pub feature_norm: FeatureNorm,
     /// Seeds the parameters and the dropout of every batch.
     pub seed: u64,
+    /// The precision of matrix products in training; a trained model is always used with float32.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub matmul_precision: MatmulPrecision,
     /// Threads of one libtorch operation; `None` leaves libtorch's own choice. Losses are equal bit for bit only
     /// for equal numbers.
     pub threads: Option<usize>,
@@ -158,6 +171,7 @@ impl Default for TrainerOptions {
             class_weights: None,
             feature_norm: FeatureNorm::None,
             seed: 0,
+            matmul_precision: MatmulPrecision::Float32,
             threads: None,
         }
     }

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_model::checkpoint::Keep;
 use uva_model::{
-    ActivationKind, ClassWeights, FeatureNorm, Metric, ModelGraph, ModelKind, ModelRow, NormKind,
-    RegressionLoss, RelationSum, RootKind, TrainerOptions,
+    ActivationKind, ClassWeights, FeatureNorm, MatmulPrecision, Metric, ModelGraph, ModelKind, ModelRow,
+    NormKind, RegressionLoss, RelationSum, RootKind, TrainerOptions,
 };
 use uva_options::OptionPurpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
 use uva_sample::SamplerKind;
 
+use uva_runtime::backend::Backend;
 use uva_runtime::machine::cores::Cores;
 use uva_runtime::options::first_layer::FirstLayer;
 use uva_runtime::{LoaderOptions, RuntimeError};
@@ -127,6 +128,10 @@ options! {
         threads: Option<usize> = None
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
                 .unless_given("half the CPU cores, at least 1; with `resume` the number of the checkpoint"),
+        /// Precision of the matrix products of sage and gcn on a CPU. bfloat16 rounds their factors, and is faster on processors that
+        /// multiply bfloat16 numbers (AVX512_BF16, AMX)
+        matmul_precision: MatmulPrecision = MatmulPrecision::Float32
+            => Field::choice::<MatmulPrecision>("PRECISION").of(MACHINE, &[Training]),
         /// CPU cores of the run: all that the process may use, or a list. Three lists, like `0/1/2-7`, are for sampling,
         /// gathering and training, with one thread per core. auto times the stages on a few batches, and chooses `samplers`,
         /// `gather_threads` and `train_threads` unless they are given (docs/internals/architecture.md)
@@ -251,6 +256,11 @@ impl TrainingOptions {
             ("alpha", self.alpha.is_some(), has(|row| row.name == ModelKind::S2gc.name(), "")),
             ("root", self.root.is_some(), has(has_roots, "")),
             ("relation_sum", self.relation_sum.is_some(), has(has_roots, "")),
+            (
+                "matmul_precision",
+                self.matmul_precision != MatmulPrecision::Float32,
+                has(ModelRow::is_convolution, ""),
+            ),
             ("activation", self.activation.is_some(), has(|row| row.name == ModelKind::Sign.name(), "")),
         ] {
             if given && !holds(model) {
@@ -269,6 +279,21 @@ impl TrainingOptions {
             return Err(OptionError::of("heads", reason));
         }
         Ok(())
+    }
+
+    /// Checks that the device has matrix products of this precision.
+    pub(super) fn check_matmul_precision(&self, backend: &Backend) -> Result<(), OptionError> {
+        let reason = match self.matmul_precision {
+            MatmulPrecision::Float32 => return Ok(()),
+            MatmulPrecision::Bfloat16 if backend.cuda().is_some() => {
+                "not supported on a GPU: give `device=cpu`, or omit it"
+            }
+            MatmulPrecision::Bfloat16 if !uva_ops::multiplies_bfloat16() => {
+                "this processor does not multiply bfloat16 numbers, which requires AVX512_BF16: omit it"
+            }
+            MatmulPrecision::Bfloat16 => return Ok(()),
+        };
+        Err(OptionError::new("matmul_precision", self.matmul_precision, reason))
     }
 
     /// Layers of the model.
@@ -306,6 +331,7 @@ impl TrainingOptions {
             class_weights: self.class_weights.clone(),
             feature_norm: self.feature_norm,
             seed: self.seed,
+            matmul_precision: self.matmul_precision,
             threads: self.threads,
         }
     }

@@ -156,6 +156,7 @@ impl TrainingRun {
             ));
             decision = backend::decide(&on_cpu, trainer.is_here(), || trainer.probe())?;
         }
+        options.check_matmul_precision(&decision.backend)?;
         check_core_sets(&options, &decision.backend, plan.options.prepare, &trainer)?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // The role that widens is known only now: the model widens what the producer does not.

@@ -11,7 +11,7 @@ use tch::{Device, Kind, Tensor};
 use uva_model::checkpoint::{
     Checkpoint, CheckpointError, MARKER, StepObserver, StoredModel, TrainerState, store,
 };
-use uva_model::{Metric, Task, TaskKind, TrainerOptions};
+use uva_model::{MatmulPrecision, Metric, Task, TaskKind, TrainerOptions};
 
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
@@ -104,7 +104,7 @@ pub fn load_model(
     threads: Option<usize>,
 ) -> Result<Trainer, CheckpointError> {
     let StoredModel { options, input_dim, outputs, kind } = checkpoint.model()?.over_neighbours();
-    let options = TrainerOptions { threads, ..options };
+    let options = TrainerOptions { threads, matmul_precision: MatmulPrecision::Float32, ..options };
     let task = Task { outputs, kind, metric };
     let trainer = Trainer::new(&options, input_dim, task, device).map_err(|error| {
         if error.is_usage() {
