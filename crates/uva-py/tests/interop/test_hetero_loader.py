@@ -295,6 +295,40 @@ def test_stores_of_others_give_what_their_data_gives():
         NeighborLoader((features, edges), [2], input_nodes="author", weight_attr="weight")
 
 
+@pytest.mark.filterwarnings("ignore:Cannot convert to bidirectional")
+@pytest.mark.parametrize("more", [dict(), dict(replace=True), dict(subgraph_type="bidirectional")])
+def test_each_seed_of_a_disjoint_batch_has_a_tree_of_its_own(more):
+    data = made()
+    seeds = torch.tensor([7, 3, 80, 7, 12])
+    loader = NeighborLoader(data, [3, -1], input_nodes=("paper", seeds), batch_size=4, disjoint=True, **more)
+    assert not loader.direct
+    for batch, of in zip(loader, seeds.split(4), strict=True):
+        assert batch["paper"].n_id[: len(of)].equal(of) and batch["paper"].batch[: len(of)].tolist() == list(range(len(of)))
+        for name in data.node_types:
+            pairs = torch.stack([batch[name].batch, batch[name].n_id]).t().tolist()
+            assert len(pairs) == len({tuple(pair) for pair in pairs}) == batch[name].num_nodes
+        for names in data.edge_types:
+            row, col = batch[names].edge_index
+            assert batch[names[0]].batch[row].equal(batch[names[2]].batch[col])
+        if "subgraph_type" not in more:
+            check(batch, data)
+            for name in data.node_types:
+                assert sum(batch[name].num_sampled_nodes) == batch[name].num_nodes
+
+
+def test_a_disjoint_batch_has_the_whole_neighbourhood_of_each_seed():
+    data = made()
+    options = dict(num_neighbors=[-1, -1], batch_size=3)
+    (together,) = NeighborLoader(data, input_nodes=("author", [5, 9, 5]), disjoint=True, **options)
+    for tree, seed in enumerate([5, 9, 5]):
+        (alone,) = NeighborLoader(data, input_nodes=("author", [seed]), **options)
+        for name in data.node_types:
+            assert torch.equal(together[name].n_id[together[name].batch == tree], alone[name].n_id)
+        for names in data.edge_types:
+            in_tree = together[names[2]].batch[together[names].edge_index[1]] == tree
+            assert torch.equal(together[names].e_id[in_tree], alone[names].e_id)
+
+
 def test_a_state_resumes_within_an_epoch_and_torchs_seed_repeats_it():
     data = made()
     options = dict(num_neighbors=[3, 2], input_nodes="paper", batch_size=20, shuffle=True)
@@ -340,7 +374,7 @@ def test_what_it_cannot_do_is_refused_by_name():
         (dict(input_nodes="papr"), "input_nodes is 'papr': expected a node type"),
         (dict(input_nodes=("venue", [3])), "input_nodes: entry 0 is 3, but the nodes are 0 to 2"),
         (dict(input_nodes=("venue", torch.ones(4, dtype=torch.bool))), "a mask of 4, but there are 3 nodes"),
-        (dict(disjoint=True), "disjoint=True is only supported with one type"),
+        (dict(disjoint=True, subgraph_type="induced"), "disjoint=True is not supported with subgraph_type=\"induced\""),
         (dict(subgraph_type="some"), "subgraph_type='some'"),
         (dict(time_attr="time"), "time_attr='time' is not supported"),
         (dict(weight_attr="none"), "weight_attr='none': no edges in data have this attribute"),

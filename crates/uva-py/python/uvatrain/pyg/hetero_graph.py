@@ -104,9 +104,7 @@ class HeteroGraph(Graph):
     def sampler(
         self, fanouts: dict[str, list[int]], *, replace: bool, subgraph_type: Any, disjoint: bool
     ) -> HeteroSampler:
-        if disjoint:
-            raise about("disjoint", ValueError("disjoint=True is only supported with one type of nodes and edges"))
-        return HeteroSampler(self, fanouts, replace=replace, subgraph_type=subgraph_type)
+        return HeteroSampler(self, fanouts, replace=replace, subgraph_type=subgraph_type, disjoint=disjoint)
 
     def why_not_direct(self, fanouts: dict[str, list[int]]) -> str | None:
         return None
@@ -167,6 +165,7 @@ class HeteroGraph(Graph):
         for names, ids in out.edge.items():
             if "e_id" not in data[names] and ids is not None:
                 data[names].e_id = ids
+        data.set_value_dict("batch", out.batch)
         data.set_value_dict("num_sampled_nodes", out.num_sampled_nodes)
         data.set_value_dict("num_sampled_edges", out.num_sampled_edges)
         return data

@@ -61,7 +61,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     num_neighbors: picks in each hop, from the seeds outward, as a sequence or a tensor; -1 takes all. With several types
         also a dict by relations, with "*" for all others, or PyG's `NumNeighbors`.
     input_nodes: ids or a mask. None: all nodes. With several types a node type, or a pair of it and ids or a mask.
-    disjoint: only with one type of nodes and edges.
+    disjoint: a tree of its own for each seed; `batch` says of each node which one.
     weight_attr: the edges' attribute that picks are in proportion to; with a dataset, "edge_weight". Only where the
         loader is `direct`. Relations without it are picked from uniformly.
     input_time, time_attr, temporal_strategy, `pad` and `aggregate` are refused. is_sorted has no effect, and where the loader is
