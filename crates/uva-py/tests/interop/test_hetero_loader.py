@@ -7,12 +7,12 @@ import pickle
 import pytest
 import torch
 
-from uvatrain import TypedDataset
+from uvatrain import TypedDataset, from_pyg, write_dataset
 
 pytest.importorskip("torch_geometric")
 
 from torch_geometric import loader as pyg_loader  # noqa: E402
-from torch_geometric.data import HeteroData  # noqa: E402
+from torch_geometric.data import Data, HeteroData  # noqa: E402
 from torch_geometric.nn import HeteroConv, Linear, SAGEConv  # noqa: E402
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NumNeighbors  # noqa: E402
 from torch_geometric.testing import MyFeatureStore, MyGraphStore  # noqa: E402
@@ -327,6 +327,80 @@ def test_a_disjoint_batch_has_the_whole_neighbourhood_of_each_seed():
         for names in data.edge_types:
             in_tree = together[names[2]].batch[together[names].edge_index[1]] == tree
             assert torch.equal(together[names].e_id[in_tree], alone[names].e_id)
+
+
+def on_disk(path):
+    """`made()` with names that a dataset may have, written to `path`."""
+    data, named = made(), HeteroData(name="small")
+    for name, store in data.node_items():
+        named[name.replace(" ", "-")].update({key: store[key] for key in store if key not in ("train_mask", "mean")})
+    named["author"].x = data["author"].x.float()
+    for names, store in data.edge_items():
+        named[tuple(name.replace(" ", "-").replace(".", "_") for name in names)].update(store)
+    return named, from_pyg(named, path)
+
+
+@pytest.mark.parametrize("subgraph_type", ["directional", "induced"])
+def test_a_dataset_of_several_types_gives_what_its_data_gives(tmp_path, subgraph_type):
+    path = tmp_path / "data"
+    data, dataset = on_disk(path)
+    for given in (path, str(path), dataset):
+        for kind in (dict(), dict(batch_sampler=[[1, 2], [3, 60]])):
+            kind = kind or dict(batch_size=20, shuffle=True)
+            loader = NeighborLoader(given, [3, 2], input_nodes="paper", subgraph_type=subgraph_type, **kind)
+            assert loader.direct is ("batch_size" in kind) and loader.data[WRITES].num_edges == 300
+            kept = list(loader)
+            assert len(kept) == (5 if loader.direct else 2)
+            for batch in kept:
+                check(batch, data)
+                assert batch.metadata() == data.metadata()
+                assert set(batch["paper"].keys()) >= {"x", "y", "n_id", "input_id", "batch_size"}
+    pickled = pickle.dumps(loader)
+    # Not the tables, which the process that reads it maps.
+    assert data["paper"].x[:8].numpy().tobytes() not in pickled
+    for batch in pickle.loads(pickled):
+        check(batch, data)
+
+
+def test_features_that_two_directions_share_are_found_by_edge_id(tmp_path):
+    random = torch.Generator().manual_seed(5)
+    ends = torch.stack([torch.randint(30, (200,), generator=random), torch.randint(40, (200,), generator=random)])
+    rows = torch.rand(200, 3, generator=random)
+    nodes = {"paper": dict(features=torch.eye(40), train_idx=[0]), "author": 30}
+    write_dataset(tmp_path / "data", nodes=nodes, edges={WRITES: dict(edge_index=ends, features=rows, reverse=True)})
+    back = ("paper", "rev_writes", "author")
+    loader = NeighborLoader(tmp_path / "data", [4, 4], input_nodes=("paper", range(12)), batch_size=6)
+    for batch in loader:
+        for names, edges in ((WRITES, ends), (back, ends.flip(0))):
+            found = batch[names]
+            assert found.num_edges > 0 and torch.equal(found.edge_attr, rows[found.e_id])
+            ids = batch[names[0]].n_id[found.edge_index[0]], batch[names[2]].n_id[found.edge_index[1]]
+            assert torch.equal(torch.stack(ids), edges[:, found.e_id])
+    for batch in NeighborLoader(tmp_path / "data", [4], input_nodes="paper", subgraph_type="bidirectional"):
+        assert "edge_attr" not in batch[WRITES] and "edge_attr" not in batch[back]
+
+
+def test_weights_of_a_dataset_of_several_types_choose_its_picks(tmp_path):
+    data, _ = on_disk(tmp_path / "data")
+    cites = ("paper", "cites", "paper")
+    chosen = NeighborLoader(tmp_path / "data", [1], input_nodes="paper", batch_size=90, weight_attr="edge_weight")
+    torch.manual_seed(1)
+    weights = [batch[cites].edge_weight.mean() for _ in range(20) for batch in chosen]
+    assert sum(weights) / len(weights) > data[cites].edge_weight.mean() + 0.05
+    with pytest.raises(ValueError, match="weight_attr='chance': of a dataset it is \"edge_weight\""):
+        NeighborLoader(tmp_path / "data", [1], input_nodes="paper", weight_attr="chance")
+
+
+def test_a_path_of_one_type_and_one_relation_gives_a_data(tmp_path):
+    ends = torch.randint(9, (2, 40))
+    nodes, edges = {"user": dict(features=torch.eye(9), train_idx=[0])}, {("user", "follows", "user"): ends}
+    dataset = write_dataset(tmp_path / "data", nodes=nodes, edges=edges)
+    (batch,) = NeighborLoader(tmp_path / "data", [3], batch_size=9)
+    assert isinstance(batch, Data) and batch.x.equal(torch.eye(9)[batch.n_id])
+    (batch,) = NeighborLoader(dataset, [3], input_nodes="user", batch_size=9)
+    assert isinstance(batch, HeteroData) and batch["user"].x.equal(torch.eye(9)[batch["user"].n_id])
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        NeighborLoader(tmp_path / "nowhere", [3])
 
 
 def test_a_state_resumes_within_an_epoch_and_torchs_seed_repeats_it():
