@@ -96,7 +96,8 @@ impl<'r> TypedArrays<'r> {
             let num = self.typed.nodes.iter().find(|entry| entry.name == *name).map_or(0, |entry| entry.num);
             NodeRange::new(num, format!("{file} has {num} of {name}"))
         });
-        let arrays = EdgeArrays::open(entry, source, lines, ends, self.request.watch)?;
+        let relation = (entry, self.typed.edges.as_slice());
+        let arrays = EdgeArrays::open(relation, source, lines, ends, self.request.watch)?;
         arrays.check_changes(self.changes.relations[at])?;
         self.relations.push(arrays);
         Ok(())
