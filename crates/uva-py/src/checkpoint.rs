@@ -29,7 +29,7 @@ pub fn _store_checkpoint(py: Python<'_>, directory: PathBuf, tensors: &[u8], con
     let contents =
         serde_json::from_str(contents).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let Contents { trainer, fingerprint, state } = contents;
-    py.detach(|| checkpoint::store(&directory, tensors, trainer, &fingerprint, &state, &mut |_| {}))
+    py.detach(|| checkpoint::store(&directory, (tensors, &[]), trainer, &fingerprint, &state, &mut |_| {}))
         .map_err(|error| raised(&error))
 }
 
