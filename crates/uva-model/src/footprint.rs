@@ -37,8 +37,7 @@ pub struct Footprint {
     pub training_bytes: u64,
     /// Bytes of the rows that a model over a hop set keeps for the backward pass of a batch; 0 for other models.
     pub activation_bytes: u64,
-    /// Bytes of the tables of node types without features, which are on the host: the rows, Adam's two moments, and the
-    /// rows of the best epoch.
+    /// Bytes of the tables of node types without features, which are on the host: the rows and Adam's two moments.
     pub embedding_bytes: u64,
     /// Bytes of the tables of a full evaluation, which are on the host for any training device; 0 without a full
     /// evaluation.
@@ -58,7 +57,7 @@ impl Footprint {
             .nodes_evaluated
             .map_or(0, |nodes| product(&[nodes as u64, network.widest_tables(model), NUMBER]));
         let activation_bytes = product(&[shapes.seeds as u64, (model.form.kept)(&shape), NUMBER]);
-        let of_table = |table: EmbeddingShape| product(&[4, table.rows as u64, table.columns as u64, NUMBER]);
+        let of_table = |table: EmbeddingShape| product(&[3, table.rows as u64, table.columns as u64, NUMBER]);
         let embedding_bytes = options.embeddings().into_iter().map(of_table).fold(0, u64::saturating_add);
         let trained = product(&[4, parameters, NUMBER]).saturating_add(logits.saturating_mul(2));
         Self {

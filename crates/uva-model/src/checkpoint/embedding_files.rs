@@ -46,25 +46,37 @@ pub struct StoredEmbedding {
     /// Elements of a row.
     pub columns: usize,
     /// The rows.
-    pub values: StoredRows,
+    pub values: EmbeddingRows,
     /// Their first moments.
-    pub first: StoredRows,
+    pub first: EmbeddingRows,
     /// Their second moments.
-    pub second: StoredRows,
+    pub second: EmbeddingRows,
     /// The rows of the best epoch, if the checkpoint has a best epoch.
-    pub best: Option<StoredRows>,
+    pub best: Option<EmbeddingRows>,
 }
 
 /// An array of a checkpoint, in a mapped file.
 #[derive(Debug)]
-pub struct StoredRows {
+pub struct EmbeddingRows {
     path: PathBuf,
     file: MappedFile,
     data: usize,
     checksum: String,
 }
 
-impl StoredRows {
+impl EmbeddingRows {
+    /// Its file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The byte of the file at which the rows begin.
+    #[must_use]
+    pub fn begin(&self) -> usize {
+        self.data
+    }
+
     /// The bytes of the rows. Reads the whole file, to compare it with its checksum.
     ///
     /// # Errors
@@ -99,8 +111,7 @@ pub(super) fn is_whole(path: &Path, name: &str) -> bool {
     checksum.is_ok_and(|found| checksum_in(name) == Some(&found))
 }
 
-/// Writes the files of a table. Those that are there, named by the current checkpoint, stay as they are: a name has the
-/// checksum of its content.
+/// Writes the files of a table, except those that the current checkpoint has: a name contains the checksum of its content.
 pub(super) fn write(
     directory: &Path,
     content: &EmbeddingContent<'_>,
@@ -150,7 +161,7 @@ pub(super) fn open(
         let problem = format!("its table of {name} has {rows} rows of {columns} elements");
         return Err(damaged(state, problem));
     };
-    let array = |stored: &StoredFile| -> Result<StoredRows, CheckpointError> {
+    let array = |stored: &StoredFile| -> Result<EmbeddingRows, CheckpointError> {
         let file = &stored.file;
         if !is_embedding(file) {
             return Err(damaged(state, format!("it names {file:?} as rows of {name}")));
@@ -173,7 +184,7 @@ pub(super) fn open(
         if !mapped.bytes().starts_with(&header) {
             return Err(damaged(&path, format!("it is not an array of {rows} rows of {columns} float32")));
         }
-        Ok(StoredRows { path, file: mapped, data: header.len(), checksum: stored.checksum.clone() })
+        Ok(EmbeddingRows { path, file: mapped, data: header.len(), checksum: stored.checksum.clone() })
     };
     Ok(StoredEmbedding {
         name: name.clone(),

@@ -24,7 +24,7 @@ mod stored_model;
 
 pub use checkpoint_error::CheckpointError;
 pub use durable::StepObserver;
-pub use embedding_files::{EmbeddingContent, StoredEmbedding, StoredRows};
+pub use embedding_files::{EmbeddingContent, EmbeddingRows, StoredEmbedding};
 pub use folder::{CheckpointFacts, FoundContent, is_file_name, look, remove_leftovers};
 pub use state_file::{Keep, MARKER, TrainerState, checksum};
 pub use stored::{Checkpoint, read, store};

@@ -10,7 +10,7 @@ use crate::torch::host;
 use std::io;
 use tch::{Device, Kind, Tensor};
 use uva_mem::ZeroedPages;
-use uva_model::checkpoint::{CheckpointError, EmbeddingContent, Keep, StoredEmbedding, StoredRows};
+use uva_model::checkpoint::{CheckpointError, EmbeddingContent, EmbeddingRows, Keep, StoredEmbedding};
 use uva_model::{EmbeddingInit, EmbeddingShape, TrainerOptions};
 use uva_ops::RowAdam;
 use uva_rows::{InitialRows, InitialValues, TrainedError, TrainedRows, read_rows};
@@ -221,7 +221,7 @@ fn of_type<'s>(
     stored.iter().find(is_it).ok_or_else(missing)
 }
 
-fn copy(from: &StoredRows, to: &mut ZeroedPages) -> Result<(), CheckpointError> {
+fn copy(from: &EmbeddingRows, to: &mut ZeroedPages) -> Result<(), CheckpointError> {
     to.bytes_mut().copy_from_slice(from.checked()?);
     Ok(())
 }
