@@ -121,14 +121,16 @@ pub(super) fn write(
     let EmbeddingContent { name, rows, columns, .. } = *content;
     let header = header(rows, columns)
         .ok_or_else(|| CheckpointError::Refused(format!("a table of {rows} rows of {columns} elements")))?;
+    let mut whole = current.to_vec();
     let mut store = |part: &str, rows: &[u8]| -> Result<StoredFile, CheckpointError> {
         let parts = [&header[..], rows];
         let checksum = format!("{:016x}", checksum_of(&parts));
         let file = format!("{PREFIX}{name}-{checksum}{part}{SUFFIX}");
         let bytes = (header.len() + rows.len()) as u64;
         let there = directory.join(&file).metadata().is_ok_and(|found| found.len() == bytes);
-        if !(there && current.contains(&file)) {
+        if !(there && whole.contains(&file)) {
             durable::replace(directory, &file, parts, observer)?;
+            whole.push(file.clone());
         }
         Ok(StoredFile { file, bytes, checksum })
     };
