@@ -40,8 +40,9 @@ fn a_target_without_features_is_trained_and_idle_options_are_refused() {
     planted(other.path(), "");
     for option in ["--embedding-dim 8", "--embedding-init normal"] {
         let line = format!("{option} --fanouts 2,2");
-        rsage(other.path(), "run.jsonl", &line).run().refuses(2, &[option, "has features"]);
-        train(other.path(), "run.jsonl", option).run().refuses(2, &[option, "rsage"]);
+        let name = option.split(' ').next().unwrap();
+        rsage(other.path(), "run.jsonl", &line).run().refuses(2, &[name, "has features"]);
+        train(other.path(), "run.jsonl", option).run().refuses(2, &[name, "rsage"]);
     }
 }
 
@@ -108,10 +109,11 @@ fn predictions_and_evaluations_use_the_rows_of_the_kept_model() {
     planted(temp.path(), "--featureless");
     let line = "--fanouts 5,4 --epochs 8 --dropout 0 --checkpoint kept --json";
     let end = rsage(temp.path(), "run.jsonl", line).run().succeeds().json();
-    let evaluated = uvatrain(temp.path(), "evaluate graph --checkpoint kept --json".split(' '));
+    let evaluated =
+        uvatrain(temp.path(), "evaluate graph --checkpoint kept --eval sampled --json".split(' '));
     let evaluated = evaluated.run().succeeds().json();
     for (split, trained) in [("test", "test_accuracy"), ("valid", "best_valid_accuracy")] {
-        assert_eq!(evaluated["splits"][split]["accuracy"], end[trained], "{split}: {evaluated}");
+        assert_eq!(evaluated[split]["accuracy"], end[trained], "{split}: {evaluated}");
     }
     let predict = "predict graph --checkpoint kept --output classes.npy --nodes test --eval sampled";
     uvatrain(temp.path(), predict.split(' ')).run().succeeds();
@@ -120,7 +122,7 @@ fn predictions_and_evaluations_use_the_rows_of_the_kept_model() {
     let mut changed: Value = serde_json::from_slice(&fs::read(&state).unwrap()).unwrap();
     changed["embeddings"][0]["rows"] = 1_u64.into();
     fs::write(&state, changed.to_string()).unwrap();
-    let evaluated = uvatrain(temp.path(), "evaluate graph --checkpoint kept".split(' '));
+    let evaluated = uvatrain(temp.path(), "evaluate graph --checkpoint kept --eval sampled".split(' '));
     evaluated.run().refuses(2, &["embedding-user-", "1 rows of 16 elements take"]);
 }
 
@@ -128,8 +130,9 @@ fn predictions_and_evaluations_use_the_rows_of_the_kept_model() {
 fn a_row_that_is_not_finite_is_named_with_its_epoch_and_type() {
     let temp = directory();
     planted(temp.path(), "--featureless");
-    let line = "--fanouts 5,4 --epochs 1 --lr 1e39";
-    rsage(temp.path(), "run.jsonl", line).run().refuses(1, &["in epoch 1 the row of user ", "lower --lr"]);
+    let line = "train graph --model rsage --batch-size 100 --fanouts 5,4 --epochs 1 --lr 1e39";
+    let run = uvatrain(temp.path(), line.split(' ')).run();
+    run.refuses(1, &["in epoch 1 the row of user ", "lower --lr"]);
 }
 
 #[test]
