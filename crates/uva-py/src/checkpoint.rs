@@ -37,14 +37,14 @@ pub fn _store_checkpoint(py: Python<'_>, directory: PathBuf, tensors: &[u8], con
 /// of the best epoch.
 type Table = (String, (usize, usize), usize, PathBuf, Option<PathBuf>);
 
+/// The JSON of a checkpoint, the file of its tensors, and its tables.
+type Opened<'py> = (String, Bound<'py, PyBytes>, Vec<Table>);
+
 /// The checkpoint in `directory`, to use its model: `trainer`, `fingerprint` and `state` as JSON, the file of its tensors,
 /// and its tables. None: there is no checkpoint. Raises ValueError if it is damaged, or a number of its model is out of
 /// range.
 #[pyfunction]
-pub fn _open_checkpoint(
-    py: Python<'_>,
-    directory: PathBuf,
-) -> PyResult<Option<(String, Bound<'_, PyBytes>, Vec<Table>)>> {
+pub fn _open_checkpoint(py: Python<'_>, directory: PathBuf) -> PyResult<Option<Opened<'_>>> {
     let read = || -> Result<_, CheckpointError> {
         let Some(found) = checkpoint::read(&directory)? else { return Ok(None) };
         found.model()?;
