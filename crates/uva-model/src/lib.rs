@@ -32,6 +32,7 @@ pub use hops::hop_model::{ActivationKind, HopModel, LayerCount};
 pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};
 pub use options::{FeatureNorm, MatmulPrecision, NormKind, TrainerOptions};
 pub use options_error::OptionsError;
+pub use relations::embedding::{EmbeddingInit, EmbeddingShape};
 pub use relations::model_graph::{ModelGraph, ModelType};
 pub use relations::relation_model::{RelationModel, RelationSum, RootKind};
 pub use relations::wiring::{LayerWiring, RelationUse, Wiring};

@@ -7,6 +7,7 @@ use crate::classes::class_weights::ClassWeights;
 use crate::hops::hop_model::ActivationKind;
 use crate::model_kind::{ModelKind, Weighting};
 use crate::options_error::OptionsError;
+use crate::relations::embedding::EmbeddingInit;
 use crate::relations::model_graph::ModelGraph;
 use crate::relations::relation_model::{RelationSum, RootKind};
 
@@ -118,6 +119,12 @@ pub struct TrainerOptions {
     /// Models over relations: how the results of the relations into a type become its rows.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub relation_sum: RelationSum,
+    /// Models over relations: elements of a trained row of a node without features; `None` for as many as `hidden`.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub embedding_dim: Option<usize>,
+    /// Models over relations: how these rows begin.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub embedding_init: EmbeddingInit,
     /// SIGN: the function between layers.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub activation: ActivationKind,
@@ -163,6 +170,8 @@ impl Default for TrainerOptions {
             graph: None,
             root: RootKind::Relation,
             relation_sum: RelationSum::Sum,
+            embedding_dim: None,
+            embedding_init: EmbeddingInit::Xavier,
             activation: ActivationKind::Relu,
             dropout: 0.5,
             input_dropout: 0.0,
@@ -329,10 +338,12 @@ impl TrainerOptions {
                 self.model.name()
             )));
         }
-        for (what, value) in [("feature columns", input_dim), ("classes", classes)] {
-            if value == 0 || value > Self::MAX_WIDTH {
+        // The seeds of a model over relations may have no features.
+        let least_columns = usize::from(!self.model.row().reads_relations());
+        for (what, value, least) in [("feature columns", input_dim, least_columns), ("classes", classes, 1)] {
+            if value < least || value > Self::MAX_WIDTH {
                 return Err(OptionsError::Unsupported(format!(
-                    "it has {value} {what}: expected 1 to {}",
+                    "it has {value} {what}: expected {least} to {}",
                     Self::MAX_WIDTH
                 )));
             }

@@ -3,23 +3,22 @@
 use std::path::Path;
 
 use crate::support::runs::{Metrics, small_graph, train};
-use crate::support::typed::write_mag;
 use crate::support::{Uvatrain, directory, uvatrain};
 
 /// Writes a graph of items, tags and users: the class of an item is two digits, of which tags show one and users the
 /// other, of four and three values.
-fn planted(directory: &Path, options: &str) {
+pub(super) fn planted(directory: &Path, options: &str) {
     let words = format!("generate graph --kind typed --nodes 4000 --seed 7 {options}");
     uvatrain(directory, words.split_whitespace()).run().succeeds();
 }
 
 /// Training of rsage with one thread a stage.
-fn rsage(directory: &Path, metrics: &str, options: &str) -> Uvatrain {
+pub(super) fn rsage(directory: &Path, metrics: &str, options: &str) -> Uvatrain {
     let line = "train graph --model rsage --batch-size 100 --hidden 16 --train-threads 1 --lr 0.01";
     uvatrain(directory, format!("{line} --metrics {metrics} {options}").split_whitespace())
 }
 
-fn test_accuracy(directory: &Path, options: &str) -> f64 {
+pub(super) fn test_accuracy(directory: &Path, options: &str) -> f64 {
     let options = format!("--epochs 12 --dropout 0 --json {options}");
     let end = rsage(directory, "run.jsonl", &options).run().succeeds().json();
     end["test_accuracy"].as_f64().unwrap()
@@ -110,14 +109,4 @@ fn what_typed_models_do_not_support_is_refused_by_name() {
     }
     let root = train(temp.path(), "run.jsonl", "--model sage --root type").run();
     root.refuses(2, &["--root", "rsage"]);
-}
-
-#[test]
-fn a_type_without_features_is_refused_by_its_name() {
-    let temp = directory();
-    planted(temp.path(), "--featureless");
-    rsage(temp.path(), "run.jsonl", "").run().refuses(2, &["--model rsage", "\"user\" has no features"]);
-    let other = directory();
-    write_mag(other.path());
-    rsage(other.path(), "run.jsonl", "").run().refuses(2, &["--model rsage", "no features"]);
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_model::checkpoint::Keep;
 use uva_model::{
-    ActivationKind, ClassWeights, FeatureNorm, MatmulPrecision, Metric, ModelGraph, ModelKind, ModelRow,
-    NormKind, RegressionLoss, RelationSum, RootKind, TrainerOptions,
+    ActivationKind, ClassWeights, EmbeddingInit, FeatureNorm, MatmulPrecision, Metric, ModelGraph, ModelKind,
+    ModelRow, NormKind, RegressionLoss, RelationSum, RootKind, TrainerOptions,
 };
 use uva_options::OptionPurpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
@@ -49,6 +49,12 @@ options! {
         /// How rsage combines the relations into a node type
         relation_sum: Option<RelationSum> = None
             => Field::choice::<RelationSum>("HOW").of(MODEL, &[Training]).unless_given("sum"),
+        /// Width of the trained rows of node types without features
+        embedding_dim: Option<usize> = None
+            => Field::within("UNITS", 1, 65536).of(MODEL, &[Training]).unless_given("the width of `hidden`"),
+        /// How the trained rows of node types without features begin
+        embedding_init: Option<EmbeddingInit> = None
+            => Field::choice::<EmbeddingInit>("INIT").of(MODEL, &[Training]).unless_given("xavier"),
         /// Activation between the layers of SIGN
         activation: Option<ActivationKind> = None
             => Field::choice::<ActivationKind>("ACTIVATION").of(MODEL, &[Training]).unless_given("relu"),
@@ -261,6 +267,8 @@ impl TrainingOptions {
                 self.matmul_precision != MatmulPrecision::Float32,
                 has(ModelRow::is_convolution, ""),
             ),
+            ("embedding_dim", self.embedding_dim.is_some(), has(ModelRow::reads_relations, "")),
+            ("embedding_init", self.embedding_init.is_some(), has(ModelRow::reads_relations, "")),
             ("activation", self.activation.is_some(), has(|row| row.name == ModelKind::Sign.name(), "")),
         ] {
             if given && !holds(model) {
@@ -323,6 +331,8 @@ impl TrainingOptions {
             graph: self.graph.clone(),
             root: self.root.unwrap_or(usual.root),
             relation_sum: self.relation_sum.unwrap_or(usual.relation_sum),
+            embedding_dim: self.embedding_dim.filter(|&columns| columns != self.hidden),
+            embedding_init: self.embedding_init.unwrap_or(usual.embedding_init),
             activation: self.activation.unwrap_or(usual.activation),
             dropout: self.dropout,
             input_dropout: self.input_dropout,

@@ -38,24 +38,38 @@ impl TrainingOptions {
         Ok(())
     }
 
-    /// Sets the types of the dataset for a model over relations, and the default that depends on them. Returns a note if
-    /// that default is unexpected.
+    /// Sets the types of the dataset for a model over relations, and the default that depends on them. Returns notes on
+    /// what may be unexpected.
     ///
     /// # Errors
-    /// A node type without features that the model reads, or seeds without neighbours.
-    pub(super) fn see_relations(&mut self, dataset: &Dataset) -> Result<Option<String>, OptionError> {
-        let Some(relations) = self.model.row().relations else { return Ok(None) };
+    /// Seeds without neighbours, or options of tables where no node type requires one.
+    pub(super) fn see_relations(&mut self, dataset: &Dataset) -> Result<Vec<String>, OptionError> {
+        let Some(relations) = self.model.row().relations else { return Ok(Vec::new()) };
         let graph = ModelGraph::of(dataset, dataset.seed_type());
-        let (most, mut note) = (graph.most_into_one_type(), None);
+        let (most, mut notes) = (graph.most_into_one_type(), Vec::new());
         if relations.has_roots && self.root.is_none() && most > MOST_ROOTS {
             self.root = Some(RootKind::Type);
-            note = Some(format!(
+            notes.push(format!(
                 "`root=type`, since {most} relations lead into one node type: a map for each of them learns worse"
             ));
         }
         self.graph = Some(graph);
         self.layers_of(dataset)?;
-        Ok(note)
+        let tables = self.trainer().embeddings();
+        for (option, given) in [
+            ("embedding_dim", self.embedding_dim.is_some()),
+            ("embedding_init", self.embedding_init.is_some()),
+        ] {
+            if given && tables.is_empty() {
+                let reason = "every node type that the model reads has features";
+                return Err(OptionError::of(option, reason.to_owned()));
+            }
+        }
+        if !tables.is_empty() && self.weight_decay > 0.0 {
+            let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+            notes.push(format!("`weight_decay` does not apply to the trained rows of {}", names.join(", ")));
+        }
+        Ok(notes)
     }
 
     /// Checks that each layer has what it reads.

@@ -38,8 +38,7 @@ impl Wiring {
     /// The relations of `layers` layers. With `reads_own_rows` a layer also reads the rows of its destinations.
     ///
     /// # Errors
-    /// If a layer has no relation into the target, or a type that the model reads has no features. The text is the rest
-    /// of a sentence about the dataset.
+    /// If a layer has no relation into the target. The text is the rest of a sentence about the dataset.
     pub fn new(graph: &ModelGraph, layers: usize, reads_own_rows: bool) -> Result<Self, String> {
         graph.check()?;
         let number = |name: &String| graph.find_type(name).unwrap_or_default();
@@ -76,10 +75,7 @@ impl Wiring {
             used.push(LayerWiring { relations, destinations });
         }
         used.reverse();
-        let inputs: Vec<usize> = (0..types).filter(|&of_type| read[of_type]).collect();
-        if let Some(bare) = inputs.iter().map(|&of| &graph.types[of]).find(|of| of.columns.is_none()) {
-            return Err(format!("node type \"{}\" has no features", bare.name));
-        }
+        let inputs = (0..types).filter(|&of_type| read[of_type]).collect();
         Ok(Self { layers: used, inputs, target })
     }
 }
@@ -93,6 +89,7 @@ mod tests {
         let of_type = |&(name, columns): &(&str, usize)| ModelType {
             name: name.to_owned(),
             columns: (columns > 0).then_some(columns),
+            nodes: None,
         };
         ModelGraph {
             types: types.iter().map(of_type).collect(),
@@ -118,8 +115,7 @@ mod tests {
         let wiring = Wiring::new(&academic, 3, true).unwrap();
         assert_eq!(relations(&wiring), [vec![0, 1, 2, 3], vec![0, 1, 2], vec![0, 1]]);
         let star = graph(&[("p", 0), ("a", 5)], &[["a", "writes", "p"]]);
-        let refused = Wiring::new(&star, 1, true).unwrap_err();
-        assert_eq!(refused, "node type \"p\" has no features");
+        assert_eq!(Wiring::new(&star, 1, true).unwrap().inputs, [0, 1]);
         assert_eq!(Wiring::new(&star, 1, false).unwrap().inputs, [1], "its own rows are not read");
         let refused = Wiring::new(&star, 2, false).unwrap_err();
         assert_eq!(refused, "no relation leads into p, so that it has no neighbours");

@@ -44,20 +44,23 @@ class RelationModel(nn.Module):
 
     Its parameters have the names of PyG's modules: those of `convs[L]` are a `HeteroConv` of `SAGEConv` for each of
     `relations[L]`, the relations on which the target's rows depend. `options` are those that it was trained with,
-    `metadata` what else the checkpoint says of it.
+    `metadata` what else the checkpoint says of it. `embeddings` has the trained rows of node types without features.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__()
         self.options = dict(options)
         self.metadata: dict[str, Any] = {}
+        #: [nodes, columns] by node type; no part of the state.
+        self.embeddings: dict[str, torch.Tensor] = {}
         graph, layers = options["graph"], options["layers"]
         #: The type of the nodes that the model has logits for.
         self.target: str = graph["target"]
         self._root = options.get("root", "relation")
         #: The relations of each layer.
         self.relations: list[list[Relation]] = self._wiring(graph, layers)
-        widths = {of_type["name"]: of_type.get("columns") for of_type in graph["types"]}
+        columns = options.get("embedding_dim") or options["hidden"]
+        widths = {of_type["name"]: of_type.get("columns", columns) for of_type in graph["types"]}
         outputs = options["targets"] if "targets" in options else options["classes"]
         self.convs, self.roots = nn.ModuleList(), nn.ModuleList()
         for number, relations in enumerate(self.relations):
@@ -87,10 +90,15 @@ class RelationModel(nn.Module):
             read = (set() if self._root == "none" else read) | {source for source, _, _ in used[-1]}
         return used[::-1]
 
+    def inputs(self, batch: Any) -> dict[str, torch.Tensor]:
+        """The input rows of a batch by node type: its features, and rows of `embeddings` for types without them."""
+        rows = {name: table[batch[name].n_id.to(table.device, torch.int64)] for name, table in self.embeddings.items()}
+        return {**batch.x_dict, **rows}
+
     def forward(self, x: Mapping[str, torch.Tensor], edge_index: Any) -> torch.Tensor:
         """The logits of the target's nodes (of regression, what is predicted).
 
-        x: feature rows by node type. edge_index: [2, edges] by relation as PyG has it, for all layers; or one such
+        x: input rows by node type, as `inputs` has them. edge_index: [2, edges] by relation as PyG has it, for all layers; or one such
         mapping for each layer, the hop at the seeds first; or `batch.blocks`, whose layers make rows for their
         destinations alone. With blocks there is a row for each seed, else one for each of the target's rows of x.
         """
@@ -99,9 +107,9 @@ class RelationModel(nn.Module):
         if len(by_layer) != layers:
             raise ValueError(f"edge_index has {len(by_layer)} layers: {layers} are needed")
         kind = next(self.parameters()).dtype
-        names = [of_type["name"] for of_type in self.options["graph"]["types"] if of_type["name"] in x]
-        dropout = self.options["input_dropout"]
-        rows = {name: functional.dropout(x[name].to(kind), dropout, self.training) for name in names}
+        types, dropout = self.options["graph"]["types"], self.options["input_dropout"]
+        shares = {of["name"]: dropout if "columns" in of else 0.0 for of in types if of["name"] in x}
+        rows = {name: functional.dropout(x[name].to(kind), share, self.training) for name, share in shares.items()}
         counts = {name: len(of) for name, of in rows.items()}
         for number, relations in enumerate(self.relations):
             rows = self._layer(number, relations, rows, by_layer[number], counts)

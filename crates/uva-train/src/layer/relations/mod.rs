@@ -20,6 +20,8 @@ pub(crate) struct RelationNetwork {
     /// The relations that each layer uses. The blocks of a batch are in this order.
     wiring: Wiring,
     types: usize,
+    /// For each type whose input rows it reads, whether they are trained.
+    trained: Vec<bool>,
     layers: Vec<RelationLayer>,
     activation: Activation,
     dropout: f64,
@@ -62,7 +64,8 @@ impl RelationNetwork {
         let types: Vec<&str> = graph.types.iter().map(|of_type| of_type.name.as_str()).collect();
         let relations: Vec<String> =
             graph.relations.iter().map(|names| format!("<{}>", names.join("___"))).collect();
-        let mut widths: Vec<usize> = graph.types.iter().map(|of_type| of_type.columns.unwrap_or(0)).collect();
+        let mut widths = options.input_columns();
+        let trained = wiring.inputs.iter().map(|&of_type| graph.types[of_type].columns.is_none()).collect();
         let mut layers = Vec::with_capacity(wiring.layers.len());
         for (number, of_layer) in wiring.layers.iter().enumerate() {
             let outputs = if number + 1 == wiring.layers.len() { outputs } else { options.hidden };
@@ -77,7 +80,17 @@ impl RelationNetwork {
             widths = vec![outputs; widths.len()];
         }
         let (activation, dropout) = (Activation::of(options.model), options.dropout);
-        Ok(Self { wiring, types: graph.types.len(), layers, activation, dropout })
+        Ok(Self { wiring, types: graph.types.len(), trained, layers, activation, dropout })
+    }
+
+    /// Whether the input rows at this place, in the order of types, are trained.
+    pub(crate) fn trains_input(&self, place: usize) -> bool {
+        self.trained.get(place).is_some_and(|&trained| trained)
+    }
+
+    /// Whether the gradient of the input of layer `number` is needed.
+    fn needs_gradient(&self, number: usize) -> bool {
+        number > 0 || self.trained.contains(&true)
     }
 
     /// The parameters by name, in a fixed order: those of PyG's modules.
@@ -111,7 +124,7 @@ impl RelationNetwork {
             let (own, rest) = blocks.split_at_checked(wiring.relations.len()).ok_or_else(other_blocks)?;
             blocks = rest;
             let (mut out, of_layer) = match layer {
-                RelationLayer::Sage(layer) => layer.forward(wiring, &x, own, number > 0)?,
+                RelationLayer::Sage(layer) => layer.forward(wiring, &x, own, self.needs_gradient(number))?,
             };
             let mut activated = Vec::new();
             if number + 1 < self.layers.len() {
@@ -128,13 +141,14 @@ impl RelationNetwork {
         Ok((x.take(*target)?, Saved { layers: saved }))
     }
 
-    /// Gradients of the parameters, in their order, from that of the target's rows.
+    /// Gradients of the parameters, in their order, and of the input rows that are trained, in their order, from that of
+    /// the target's rows.
     pub(crate) fn backward(
         &self,
         saved: &Saved,
         mut blocks: &[Block<'_>],
         gradient: &Tensor,
-    ) -> Result<Vec<Tensor>, TrainError> {
+    ) -> Result<(Vec<Tensor>, Vec<Tensor>), TrainError> {
         let mut gradients = TypeRows::none(self.types);
         gradients.set(self.wiring.target, gradient.shallow_clone());
         let mut of_layers = Vec::with_capacity(self.layers.len());
@@ -149,13 +163,15 @@ impl RelationNetwork {
             blocks = rest;
             let (of_parameters, of_x) = match layer {
                 RelationLayer::Sage(layer) => {
-                    layer.backward(wiring, x, of_layer, own, &gradients, number > 0)?
+                    layer.backward(wiring, x, of_layer, own, &gradients, self.needs_gradient(number))?
                 }
             };
             of_layers.push(of_parameters);
             gradients = of_x;
         }
-        Ok(of_layers.into_iter().rev().flatten().collect())
+        let trained = self.wiring.inputs.iter().zip(&self.trained).filter(|(_, trained)| **trained);
+        let of_rows = trained.map(|(&of_type, _)| gradients.take(of_type)).collect::<Result<_, _>>()?;
+        Ok((of_layers.into_iter().rev().flatten().collect(), of_rows))
     }
 }
 

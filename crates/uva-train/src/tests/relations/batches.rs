@@ -30,6 +30,7 @@ pub(super) fn graph() -> ModelGraph {
     let of_type = |(name, columns): (&str, usize)| ModelType {
         name: name.to_owned(),
         columns: (columns > 0).then_some(columns),
+        nodes: None,
     };
     ModelGraph {
         types: TYPES.map(of_type).into(),

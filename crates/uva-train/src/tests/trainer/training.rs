@@ -109,7 +109,7 @@ fn gradients_with_dropout_equal_those_of_autograd_over_the_same_mask() {
     let blocks = batch.blocks(ModelKind::Sage);
     let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 6]);
     let forward = trainer.model.forward(x.shallow_clone(), &blocks, Some(&mut draws())).unwrap();
-    let gradients = trainer.model.backward(&forward, &blocks, forward.logits.ones_like()).unwrap();
+    let gradients = trainer.model.backward(&forward, &blocks, forward.logits.ones_like()).unwrap().parameters;
 
     tch::manual_seed(5);
     let leaves: Vec<Tensor> =
