@@ -76,9 +76,10 @@ def contenders(section, cores, quick):
         add("GraphBolt", "int32", bolt32)
         if not quick:
             add("GraphBolt", "int64", bolt64)
-        add("PyG", "", pyg, workers=0)
-        if several:
-            add("PyG", f"{cores} loader processes", pyg, workers=cores)
+        for workers in (0, cores) if several else (0,):
+            way = f"{workers} loader processes" if workers else ""
+            add("PyG", way, pyg, workers=workers)
+            add("pyg-lib", way, pyg_lib, workers=workers)
     elif section == "gather":
         add("uvatrain", bytes=GATHER_BYTES)
         add("memcpy", "", arrays, operation="memcpy")
@@ -101,6 +102,7 @@ def contenders(section, cores, quick):
                     add("DGL", ", ".join(["int32", *more]), dgl32, variables, workers=workers)
                 add("GraphBolt", ", ".join(more), bolt32, variables, workers=workers)
                 add("PyG", ", ".join(more), pyg, variables, workers=workers)
+                add("pyg-lib", ", ".join(more), pyg_lib, variables, workers=workers)
     elif section == "typed-sampling":
         add("uvatrain", operation="sampling")
         add("DGL", "int64, fused" if several else "int64", dgl64, operation="sampling")
@@ -141,6 +143,7 @@ def contenders(section, cores, quick):
             add("DGL", way, dgl64, workers=workers)
             add("GraphBolt", way, bolt32, workers=workers)
             add("PyG", way, pyg, workers=workers)
+            add("pyg-lib", way, pyg_lib, workers=workers)
     return found
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyG over torch-sparse, or for typed graphs (--library pyg-lib) over pyg-lib. See worker.py.
+"""PyG over torch-sparse, or over pyg-lib (--library pyg-lib). See worker.py.
 
 PyG's samplers use one thread and keep the interpreter's lock: what it does on several cores is loader processes. Only
 pyg-lib's typed sampler has threads, one for the relations into each type.
@@ -69,6 +69,12 @@ class Pyg:
 
     def sample(self, request, seeds):
         """Nodes, and of the edges sources and destinations."""
+        if self.arguments.library == "pyg-lib":
+            import pyg_lib
+
+            rows, columns, nodes, *_ = pyg_lib.sampler.neighbor_sample(self.indptr, self.indices, seeds,
+                                                                       request["fanouts"], csc=True)
+            return nodes, rows, columns
         nodes, rows, columns, _ = torch.ops.torch_sparse.neighbor_sample(self.indptr, self.indices, seeds,
                                                                         request["fanouts"], False, True)
         return nodes, rows, columns

@@ -9,6 +9,7 @@ use crate::layer_size::product;
 use crate::model_kind::ModelRow;
 use crate::network::{Network, NetworkShape};
 use crate::options::{NormKind, TrainerOptions};
+use crate::relations::embedding::EmbeddingShape;
 
 /// Bytes of a number.
 const NUMBER: u64 = 4;
@@ -36,6 +37,8 @@ pub struct Footprint {
     pub training_bytes: u64,
     /// Bytes of the rows that a model over a hop set keeps for the backward pass of a batch; 0 for other models.
     pub activation_bytes: u64,
+    /// Bytes of the tables of node types without features, which are on the host: the rows and Adam's two moments.
+    pub embedding_bytes: u64,
     /// Bytes of the tables of a full evaluation, which are on the host for any training device; 0 without a full
     /// evaluation.
     pub evaluation_bytes: u64,
@@ -54,11 +57,14 @@ impl Footprint {
             .nodes_evaluated
             .map_or(0, |nodes| product(&[nodes as u64, network.widest_tables(model), NUMBER]));
         let activation_bytes = product(&[shapes.seeds as u64, (model.form.kept)(&shape), NUMBER]);
+        let of_table = |table: EmbeddingShape| product(&[3, table.rows as u64, table.columns as u64, NUMBER]);
+        let embedding_bytes = options.embeddings().into_iter().map(of_table).fold(0, u64::saturating_add);
         let trained = product(&[4, parameters, NUMBER]).saturating_add(logits.saturating_mul(2));
         Self {
             parameters,
             training_bytes: trained.saturating_add(activation_bytes),
             activation_bytes,
+            embedding_bytes,
             evaluation_bytes,
         }
     }
@@ -69,7 +75,7 @@ impl Footprint {
         // The gradients are freed before evaluation.
         let evaluating = product(&[3, self.parameters, NUMBER]).saturating_add(self.evaluation_bytes);
         let evaluating = if self.evaluation_bytes > 0 { evaluating } else { 0 };
-        self.training_bytes.max(evaluating)
+        self.training_bytes.max(evaluating).saturating_add(self.embedding_bytes)
     }
 
     /// Bytes on the host for a network that is trained on a GPU: those of a full evaluation, with a copy of the

@@ -127,6 +127,11 @@ impl ModelRow {
         if self.reads_relations() && self.has_heads() { 4 } else { HEADS }
     }
 
+    /// Whether it is a convolution over sampled blocks of one relation, with fixed weights of neighbours.
+    pub fn is_convolution(&self) -> bool {
+        matches!(self.weighting, Weighting::Mean | Weighting::Degrees) && !self.reads_relations()
+    }
+
     /// Whether it trains on a hop set, and not on sampled blocks.
     pub fn reads_hops(&self) -> bool {
         self.hops.is_some()

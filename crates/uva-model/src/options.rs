@@ -7,6 +7,7 @@ use crate::classes::class_weights::ClassWeights;
 use crate::hops::hop_model::ActivationKind;
 use crate::model_kind::{HEADS, ModelKind, Weighting};
 use crate::options_error::OptionsError;
+use crate::relations::embedding::EmbeddingInit;
 use crate::relations::model_graph::ModelGraph;
 use crate::relations::relation_model::{RelationSum, RelationWeights, RootKind};
 
@@ -27,6 +28,16 @@ named! {
         None = "none",
         /// Layer normalisation: each row normalised to mean 0 and variance 1, then scaled and shifted.
         Layer = "layer",
+    }
+}
+
+named! {
+    /// The precision of matrix products of float32 numbers on a CPU. Their sums are of float32.
+    pub enum MatmulPrecision = Float32 {
+        /// All bits of the factors.
+        Float32 = "float32",
+        /// Factors rounded to bfloat16, for processors that multiply those.
+        Bfloat16 = "bfloat16",
     }
 }
 
@@ -108,6 +119,12 @@ pub struct TrainerOptions {
     /// R-GCN: what the matrices of the relations are made of.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub relation_weights: RelationWeights,
+    /// Models over relations: elements of a trained row of a node without features; `None` for as many as `hidden`.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub embedding_dim: Option<usize>,
+    /// Models over relations: how these rows begin.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub embedding_init: EmbeddingInit,
     /// SIGN: the function between layers.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub activation: ActivationKind,
@@ -126,6 +143,9 @@ pub struct TrainerOptions {
     pub feature_norm: FeatureNorm,
     /// Seeds the parameters and the dropout of every batch.
     pub seed: u64,
+    /// The precision of matrix products in training; a trained model is always used with float32.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub matmul_precision: MatmulPrecision,
     /// Threads of one libtorch operation; `None` leaves libtorch's own choice. Losses are equal bit for bit only
     /// for equal numbers.
     pub threads: Option<usize>,
@@ -151,6 +171,8 @@ impl Default for TrainerOptions {
             root: RootKind::Relation,
             relation_sum: RelationSum::Sum,
             relation_weights: RelationWeights::Free,
+            embedding_dim: None,
+            embedding_init: EmbeddingInit::Xavier,
             activation: ActivationKind::Relu,
             dropout: 0.5,
             input_dropout: 0.0,
@@ -159,6 +181,7 @@ impl Default for TrainerOptions {
             class_weights: None,
             feature_norm: FeatureNorm::None,
             seed: 0,
+            matmul_precision: MatmulPrecision::Float32,
             threads: None,
         }
     }
@@ -316,10 +339,12 @@ impl TrainerOptions {
                 self.model.name()
             )));
         }
-        for (what, value) in [("feature columns", input_dim), ("classes", classes)] {
-            if value == 0 || value > Self::MAX_WIDTH {
+        // The seeds of a model over relations may have no features.
+        let least_columns = usize::from(!self.model.row().reads_relations());
+        for (what, value, least) in [("feature columns", input_dim, least_columns), ("classes", classes, 1)] {
+            if value < least || value > Self::MAX_WIDTH {
                 return Err(OptionsError::Unsupported(format!(
-                    "it has {value} {what}: expected 1 to {}",
+                    "it has {value} {what}: expected {least} to {}",
                     Self::MAX_WIDTH
                 )));
             }

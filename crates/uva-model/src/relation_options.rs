@@ -3,6 +3,7 @@
 use crate::layer_size::product;
 use crate::options::TrainerOptions;
 use crate::options_error::OptionsError;
+use crate::relations::embedding::EmbeddingShape;
 use crate::relations::model_graph::ModelGraph;
 use crate::relations::relation_model::{RelationModel, RelationShape, RelationWeights};
 use crate::relations::wiring::Wiring;
@@ -22,8 +23,9 @@ impl TrainerOptions {
     /// types and their features do not.
     #[must_use]
     pub fn maps_inputs(&self, wiring: &Wiring) -> bool {
-        let (Some(model), Some(graph)) = (&self.model.row().relations, &self.graph) else { return false };
-        let mut widths = wiring.inputs.iter().map(|&of_type| graph.types[of_type].columns);
+        let Some(model) = &self.model.row().relations else { return false };
+        let columns = self.input_columns();
+        let mut widths = wiring.inputs.iter().map(|&of_type| columns[of_type]);
         let first = widths.next();
         model.has_shared_weights && widths.any(|width| Some(width) != first)
     }
@@ -31,9 +33,8 @@ impl TrainerOptions {
     /// Columns of each type's rows before the first layer over relations.
     #[must_use]
     pub fn input_widths(&self, wiring: &Wiring) -> Vec<usize> {
-        let types = self.graph.iter().flat_map(|graph| &graph.types);
-        let mapped = self.maps_inputs(wiring).then_some(self.hidden);
-        types.map(|of_type| mapped.or(of_type.columns).unwrap_or(0)).collect()
+        let columns = self.input_columns();
+        if self.maps_inputs(wiring) { vec![self.hidden; columns.len()] } else { columns }
     }
 
     /// Columns of the rows after each layer over relations, for this many `outputs`; also of those after a linear map that
@@ -47,15 +48,43 @@ impl TrainerOptions {
         widths
     }
 
+    /// Elements of a row of a table for a node type without features.
+    #[must_use]
+    pub fn embedding_columns(&self) -> usize {
+        self.embedding_dim.unwrap_or(self.hidden)
+    }
+
+    /// Columns of the input rows of each node type: of its features, or of its table.
+    #[must_use]
+    pub fn input_columns(&self) -> Vec<usize> {
+        let types = self.graph.iter().flat_map(|graph| &graph.types);
+        types.map(|of_type| of_type.columns.unwrap_or_else(|| self.embedding_columns())).collect()
+    }
+
+    /// The tables of the node types that the model reads and that have no features, in the order of types. None if the
+    /// options are refused.
+    #[must_use]
+    pub fn embeddings(&self) -> Vec<EmbeddingShape> {
+        let (Some(graph), Ok(Some(wiring))) = (&self.graph, self.wiring()) else { return Vec::new() };
+        let bare = wiring.inputs.into_iter().filter(|&of_type| graph.types[of_type].columns.is_none());
+        let shape = |of_type: usize| EmbeddingShape {
+            of_type,
+            name: graph.types[of_type].name.clone(),
+            rows: graph.types[of_type].nodes.unwrap_or(0),
+            columns: self.embedding_columns(),
+        };
+        bare.map(shape).collect()
+    }
+
     /// Number of trained parameters of the layers over relations, for this many classes; 0 if there are none.
     pub(crate) fn parameters_of_relations(&self, classes: u64) -> u64 {
-        let (Some(model), Some(graph)) = (&self.model.row().relations, &self.graph) else { return 0 };
+        let Some(model) = &self.model.row().relations else { return 0 };
         let Ok(Some(wiring)) = self.wiring() else { return 0 };
         let hidden = self.hidden as u64;
         let mut parameters: u64 = 0;
         if self.maps_inputs(&wiring) {
-            let columns =
-                wiring.inputs.iter().map(|&of_type| graph.types[of_type].columns.unwrap_or(0) as u64);
+            let columns = self.input_columns();
+            let columns = wiring.inputs.iter().map(|&of_type| columns[of_type] as u64);
             let maps = columns.map(|columns| product(&[columns.saturating_add(1), hidden]));
             parameters = maps.fold(0, u64::saturating_add);
         }
@@ -84,6 +113,10 @@ impl TrainerOptions {
     pub fn check_relations(&self, classes: usize) -> Result<(), OptionsError> {
         let model = self.model.name();
         let refuse = |problem: String| Err(OptionsError::Unsupported(problem));
+        if self.embedding_dim.is_some_and(|columns| columns == 0 || columns > Self::MAX_WIDTH) {
+            let problem = format!("not between 1 and {}", Self::MAX_WIDTH);
+            return Err(OptionsError::Option { option: "embedding_dim", problem });
+        }
         let (relations, graph) = match (&self.model.row().relations, &self.graph) {
             (Some(relations), Some(graph)) => (relations, graph),
             (Some(_), None) => {
@@ -100,11 +133,23 @@ impl TrainerOptions {
             return refuse(format!("it has {columns} feature columns: expected 1 to {}", Self::MAX_WIDTH));
         }
         self.check_root(relations)?;
-        match self.wiring() {
-            Ok(Some(wiring)) => self.check_weights((relations, graph), &wiring, classes),
-            Ok(None) => Ok(()),
-            Err(problem) => refuse(problem),
+        let Some(wiring) = self.wiring().map_err(OptionsError::Unsupported)? else { return Ok(()) };
+        self.check_tables(graph)?;
+        self.check_weights((relations, graph), &wiring, classes)
+    }
+
+    /// Rejects tables for node types without features that have no size.
+    fn check_tables(&self, graph: &ModelGraph) -> Result<(), OptionsError> {
+        for table in self.embeddings() {
+            // Without a row no node of the type is in a batch.
+            if graph.types[table.of_type].nodes.is_none() || table.bytes().is_none() {
+                let (name, rows, columns) = (&table.name, table.rows, table.columns);
+                return Err(OptionsError::Unsupported(format!(
+                    "node type \"{name}\" has no features, and a table of {rows} rows of {columns} elements is not possible"
+                )));
+            }
         }
+        Ok(())
     }
 
     fn check_root(&self, model: &RelationModel) -> Result<(), OptionsError> {

@@ -22,4 +22,4 @@ mod vectors;
 
 pub use adam::{RowAdam, RowAdamStep, adam};
 pub use prefetch::prefetch;
-pub use vectors::{Set, Vectors};
+pub use vectors::{Set, Vectors, multiplies_bfloat16};

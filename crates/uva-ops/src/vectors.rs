@@ -2,6 +2,15 @@
 
 use std::fmt;
 
+/// Whether this processor has instructions that multiply bfloat16 numbers.
+#[must_use]
+pub fn multiplies_bfloat16() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx512bf16");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// Sets of instructions. Each includes the previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Set {

@@ -25,9 +25,9 @@ pub use cache::Hits;
 pub use error::GatherError;
 pub use host::{
     BeginPlace, CachedRows, CopiedTable, EvictingRows, FileTable, HostPlace, HostSource, HostTable,
-    InitialRows, KeptRows, LOOK_AHEAD_MOST, LookAheadTable, MappedTable, PartialSumBytes, PartialSums,
-    Reduction, Remote, RemoteCounts, RowCache, SumBeginner, SumPlace, SumSource, TASK_BYTES, TableSource,
-    TrainedError, TrainedRows, divide, gather_pool, kept_row_bytes, read_rows,
+    InitialRows, InitialValues, KeptRows, LOOK_AHEAD_MOST, LookAheadTable, MappedTable, PartialSumBytes,
+    PartialSums, Reduction, Remote, RemoteCounts, RowCache, SumBeginner, SumPlace, SumSource, TASK_BYTES,
+    TableSource, TrainedError, TrainedRows, divide, gather_pool, kept_row_bytes, read_rows,
 };
 pub use source::{Place, RowOrigin, RowSource, RowsRead, Ticket};
 pub use stack::{Cached, SummedValues, SummingSource, WideningSource};

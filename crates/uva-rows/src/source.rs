@@ -201,41 +201,46 @@ impl RowOrigin {
     ];
 }
 
-/// The numbers of rows that a fill read, by origin.
+/// The numbers of rows that a fill read, and their bytes, by origin.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowsRead {
     rows: [u64; RowOrigin::ALL.len()],
-    row_bytes: usize,
+    bytes: [u64; RowOrigin::ALL.len()],
     disk: DiskReads,
 }
 
 impl RowsRead {
     /// `rows` rows of `row_bytes` bytes each, as stored at their origin.
     pub fn of(origin: RowOrigin, rows: u64, row_bytes: usize) -> Self {
-        let mut read = Self { row_bytes, ..Self::default() };
+        let mut read = Self::default();
         read.rows[origin as usize] = rows;
+        read.bytes[origin as usize] = rows * row_bytes as u64;
         read
     }
 
-    /// The same rows; `hits` of them came from the cache `cache` instead of `from`.
+    /// The same rows; `hits` of them came from the cache `cache` instead of `from`, whose rows are of one length.
     ///
     /// # Panics
     /// If there are more hits than rows, in debug builds.
     #[must_use]
     pub fn with_hits(mut self, from: RowOrigin, cache: RowOrigin, hits: u64) -> Self {
-        debug_assert!(hits <= self.rows[from as usize], "{hits} hits of {self:?}");
-        self.rows[from as usize] -= hits.min(self.rows[from as usize]);
+        let rows = self.rows[from as usize];
+        debug_assert!(hits <= rows, "{hits} hits of {self:?}");
+        let bytes = self.bytes[from as usize].checked_div(rows).unwrap_or(0) * hits.min(rows);
+        self.rows[from as usize] -= hits.min(rows);
         self.rows[cache as usize] += hits;
+        self.bytes[from as usize] -= bytes;
+        self.bytes[cache as usize] += bytes;
         self
     }
 
-    /// These rows and those of another source of the same table.
+    /// These rows and those of another source, whose rows may have another length.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
-        for (rows, more) in self.rows.iter_mut().zip(other.rows) {
-            *rows += more;
+        let counts = self.rows.iter_mut().chain(&mut self.bytes);
+        for (count, more) in counts.zip(other.rows.into_iter().chain(other.bytes)) {
+            *count += more;
         }
-        self.row_bytes = self.row_bytes.max(other.row_bytes);
         self.disk += other.disk;
         self
     }
@@ -259,7 +264,7 @@ impl RowsRead {
 
     /// The number of bytes from this origin.
     pub fn bytes(&self, origin: RowOrigin) -> u64 {
-        self.rows(origin) * self.row_bytes as u64
+        self.bytes[origin as usize]
     }
 
     /// The number of all rows.
@@ -281,5 +286,20 @@ impl fmt::Debug for RowsRead {
             map.entry(&origin, &self.rows(origin));
         }
         map.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_tables_of_several_widths_are_those_of_each() {
+        let (from, cache) = (RowOrigin::HostTable, RowOrigin::HostCache);
+        let hits = RowsRead::of(from, 5, 100).with_hits(from, cache, 2);
+        let read = hits.and(RowsRead::of(from, 10, 8)).and(RowsRead::of(RowOrigin::Dma, 0, 4096));
+        assert_eq!((read.rows(from), read.rows(cache), read.total()), (13, 2, 15));
+        assert_eq!((read.bytes(from), read.bytes(cache), read.bytes(RowOrigin::Dma)), (380, 200, 0));
+        assert_eq!(RowsRead::default().with_hits(from, cache, 0), RowsRead::default());
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use uva_model::OptionsError;
+use uva_model::{EmbeddingShape, OptionsError};
 
 use crate::cuda::TorchCudaError;
 
@@ -31,6 +31,31 @@ pub enum TrainError {
         batch: u32,
         /// The loss: NaN or an infinity.
         loss: f32,
+    },
+    /// The row of a node in the table of its type became NaN or infinite. This batch has not changed the model.
+    #[error(
+        "training diverged: in epoch {} the row of {node_type} {node} in its table is not a finite number (lower `lr`)",
+        u64::from(*epoch) + 1
+    )]
+    RowDiverged {
+        /// Epoch of the batch, from 0.
+        epoch: u32,
+        /// The node type.
+        node_type: String,
+        /// The node.
+        node: i64,
+    },
+    /// The system refused the memory of a table.
+    #[error(
+        "no memory for the table of node type {}, {} rows of {} numbers, and its moments: {source} (a smaller \
+         `embedding_dim` needs less)",
+        shape.name, shape.rows, shape.columns
+    )]
+    Embedding {
+        /// The table.
+        shape: EmbeddingShape,
+        /// The system's error.
+        source: io::Error,
     },
     /// The model's output for a node is NaN or infinite.
     #[error(
@@ -99,7 +124,7 @@ impl TrainError {
     pub fn is_missing(&self) -> bool {
         match self {
             Self::Cuda(error) => error.is_missing(),
-            Self::Threads { .. } => true,
+            Self::Threads { .. } | Self::Embedding { .. } => true,
             _ => false,
         }
     }

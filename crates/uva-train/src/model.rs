@@ -111,8 +111,11 @@ impl Model {
     ) -> Result<Forward, TrainError> {
         let mut inputs = inputs.into();
         if let Some(draws) = &mut draws {
-            for rows in &mut inputs.0 {
-                *rows = draws.dropout(rows, self.input_dropout)?;
+            for (place, rows) in inputs.0.iter_mut().enumerate() {
+                // Features are dropped, not trained rows.
+                if !self.front.trains_input(place) {
+                    *rows = draws.dropout(rows, self.input_dropout)?;
+                }
             }
         }
         let (rows, front) = self.front.forward(inputs, blocks, draws.as_deref_mut())?;
@@ -121,18 +124,19 @@ impl Model {
         Ok(Forward { logits, front, tape: pass.tape })
     }
 
-    /// Gradients of all parameters, in the order of [`Model::parameters`], from that of the logits. `forward` is the
-    /// result of a training pass over the same blocks.
+    /// Gradients of all parameters, in the order of [`Model::parameters`], and of the input rows that are trained, from
+    /// that of the logits. `forward` is the result of a training pass over the same blocks.
     pub(crate) fn backward(
         &self,
         forward: &Forward,
         blocks: &[Block<'_>],
         of_logits: Tensor,
-    ) -> Result<Vec<Tensor>, TrainError> {
+    ) -> Result<Gradients, TrainError> {
         let mut pass = BackwardPass { blocks, tape: &forward.tape, gradients: Vec::new() };
         let of_rows = pass.run(&self.steps, of_logits, !self.front.is_trained())?;
-        let of_front = self.front.backward(&forward.front, blocks, &of_rows)?;
-        Ok(of_front.into_iter().chain(pass.gradients.into_iter().rev().flatten()).collect())
+        let (of_front, of_rows) = self.front.backward(&forward.front, blocks, &of_rows)?;
+        let of_steps = pass.gradients.into_iter().rev().flatten();
+        Ok(Gradients { parameters: of_front.into_iter().chain(of_steps).collect(), rows: of_rows })
     }
 }
 
@@ -141,6 +145,14 @@ pub(crate) struct Forward {
     pub(crate) logits: Tensor,
     front: hops::Saved,
     tape: Vec<Left>,
+}
+
+/// The result of a backward pass.
+pub(crate) struct Gradients {
+    /// Of all parameters, in their order.
+    pub(crate) parameters: Vec<Tensor>,
+    /// Of the input rows that are trained, in their order.
+    pub(crate) rows: Vec<Tensor>,
 }
 
 /// The state that a step keeps for its backward pass.

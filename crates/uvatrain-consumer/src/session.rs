@@ -88,6 +88,10 @@ impl<'a> Session<'a> {
         let task = task(dataset, options.metric.0, options.loss.0)?;
         let mut trainer = Trainer::new(&options.trainer(), feature_columns(dataset), task, gpu.device)
             .map_err(train_error)?;
+        let types = dataset.metagraph();
+        trainer
+            .reorder_embeddings(&|name| dataset.original_ids_of(types.find_type(name).ok()?))
+            .map_err(train_error)?;
         trainer.choose_kept(options.keep);
         if let Some(weights) = class_weights(dataset, options.class_weights.as_ref())? {
             trainer.weigh_classes(&weights).map_err(train_error)?;

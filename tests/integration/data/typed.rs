@@ -96,6 +96,28 @@ fn info_shows_types_relations_and_what_batches_lack() {
 }
 
 #[test]
+fn info_names_the_offsets_of_blocks_if_they_outnumber_the_edges() {
+    let temp = directory();
+    let library = temp.path().join("lib");
+    write_library(&library);
+    let note = "most lists of its relations are empty";
+    let shown = run(temp.path(), "info lib").succeeds().stdout;
+    assert!(!shown.contains(note), "10 lists, 11 edges:\n{shown}");
+    fs::create_dir(library.join("edges/paper__about__tag")).unwrap();
+    let arrays = [("indptr", npy::<i64>(&[3], false, &[0; 3])), ("indices", npy::<i32>(&[0], false, &[]))];
+    for (name, bytes) in arrays {
+        fs::write(library.join(format!("edges/paper__about__tag/{name}.npy")), bytes).unwrap();
+    }
+    let path = library.join("meta.json");
+    let mut meta: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    meta["edges"].as_array_mut().unwrap().push(json!({"type": ["paper", "about", "tag"]}));
+    fs::write(&path, meta.to_string()).unwrap();
+    let shown = run(temp.path(), "info lib").succeeds().stdout;
+    let line = format!("a layer of all nodes has 12 lists (48 B of offsets) and 11 edges: {note}");
+    assert!(shown.contains(&line), "{shown}");
+}
+
+#[test]
 fn commands_for_one_type_refuse_a_typed_graph() {
     let temp = directory();
     write_library(&temp.path().join("lib"));

@@ -6,6 +6,8 @@ mod checkpoint_fields;
 mod class_balance;
 mod cores;
 #[cfg(feature = "train")]
+mod embeddings;
+#[cfg(feature = "train")]
 mod hop_predictions;
 #[cfg(feature = "train")]
 mod memory;

@@ -239,3 +239,35 @@ fn models_of_hop_sets_and_their_options_are_refused_for_a_dataset_by_name() {
     refused("--heads 4", &["--heads", "gat, rgat or hoga"]);
     refused("--use-hops 0", &["--use-hops"]);
 }
+
+#[test]
+fn products_of_bfloat16_learn_and_resume_where_the_processor_has_them() {
+    let temp = directory();
+    small_graph(temp.path());
+    let options = "--matmul-precision bfloat16 --epochs 2";
+    if !uva_ops::multiplies_bfloat16() {
+        let run = train(temp.path(), "run.jsonl", options).run();
+        run.refuses(2, &["--matmul-precision bfloat16", "AVX512_BF16"]);
+        return;
+    }
+    let run = |metrics: &str, options: &str| {
+        train(temp.path(), metrics, options).run().succeeds();
+        Metrics::read(&temp.path().join(metrics)).trained()
+    };
+    let whole = run("whole.jsonl", options);
+    assert_ne!(run("own.jsonl", "--epochs 2"), whole);
+    assert_eq!(run("threads.jsonl", &format!("{options} --in-process")), whole);
+    run("parts.jsonl", "--matmul-precision bfloat16 --epochs 1 --checkpoint kept");
+    assert_eq!(run("parts.jsonl", &format!("{options} --checkpoint kept --resume")), whole);
+    train(temp.path(), "parts.jsonl", "--epochs 2 --checkpoint kept --resume")
+        .run()
+        .refuses(2, &["matmul_precision"]);
+}
+
+#[test]
+fn products_of_bfloat16_are_refused_for_models_without_them() {
+    let temp = directory();
+    small_graph(temp.path());
+    let options = "--model gat --matmul-precision bfloat16";
+    train(temp.path(), "run.jsonl", options).run().refuses(2, &["--matmul-precision", "sage, gcn"]);
+}

@@ -3,20 +3,19 @@
 use std::path::Path;
 
 use crate::support::runs::{Metrics, small_graph, train};
-use crate::support::typed::write_mag;
 use crate::support::{Uvatrain, directory, uvatrain};
 
 const MODELS: [&str; 3] = ["rsage", "rgcn", "rgat"];
 
 /// Writes a graph of items, tags and users: the class of an item is two digits, of which tags show one and users the
 /// other, of four and three values.
-fn planted(directory: &Path, options: &str) {
+pub(super) fn planted(directory: &Path, options: &str) {
     let words = format!("generate graph --kind typed --nodes 4000 --seed 7 {options}");
     uvatrain(directory, words.split_whitespace()).run().succeeds();
 }
 
 /// Training of rsage with one thread a stage.
-fn rsage(directory: &Path, metrics: &str, options: &str) -> Uvatrain {
+pub(super) fn rsage(directory: &Path, metrics: &str, options: &str) -> Uvatrain {
     of_relations("rsage", directory, metrics, options)
 }
 
@@ -27,7 +26,7 @@ fn of_relations(model: &str, directory: &Path, metrics: &str, options: &str) -> 
     uvatrain(directory, format!("{line} --metrics {metrics} {options}").split_whitespace())
 }
 
-fn test_accuracy(model: &str, directory: &Path, options: &str) -> f64 {
+pub(super) fn test_accuracy(model: &str, directory: &Path, options: &str) -> f64 {
     let options = format!("--epochs 12 --dropout 0 --json {options}");
     let end = of_relations(model, directory, "run.jsonl", &options).run().succeeds().json();
     end["test_accuracy"].as_f64().unwrap()
@@ -146,14 +145,4 @@ fn what_typed_models_do_not_support_is_refused_by_name() {
     ] {
         train(temp.path(), "run.jsonl", options).run().refuses(2, &message);
     }
-}
-
-#[test]
-fn a_type_without_features_is_refused_by_its_name() {
-    let temp = directory();
-    planted(temp.path(), "--featureless");
-    rsage(temp.path(), "run.jsonl", "").run().refuses(2, &["--model rsage", "\"user\" has no features"]);
-    let other = directory();
-    write_mag(other.path());
-    rsage(other.path(), "run.jsonl", "").run().refuses(2, &["--model rsage", "no features"]);
 }

@@ -7,8 +7,8 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 use rayon::prelude::*;
 use serde::Serialize;
 use uva_cuda::memory::{
-    HostMemory, PinHow, PinOptions, PinPages, PinReport, PinWay, PinnedTable, PreflightPolicy, TableBytes,
-    preflight,
+    HostMemory, PinHow, PinOptions, PinPages, PinReport, PinRequest, PinWay, PinnedTable, PreflightPolicy,
+    TableBytes, preflight,
 };
 use uva_cuda::{Context, CudaError};
 
@@ -117,8 +117,9 @@ impl KnownTable {
         if pages != TablePages::Hugetlb
             && let Ok(memory) = HostMemory::read()
         {
-            preflight(&what, bytes as u64, PinWay::InPlace, &memory, policy)
-                .map_err(|error| CudaError::Preflight(error.to_string()))?;
+            let (way, remedies) = (PinWay::InPlace, "give a smaller table");
+            let request = PinRequest { what: &what, bytes: bytes as u64, way, remedies };
+            preflight(&request, &memory, policy).map_err(|error| CudaError::Preflight(error.to_string()))?;
         }
         let began = Instant::now();
         let huge_before = transparent_huge_bytes();

@@ -208,7 +208,7 @@ impl CgroupVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::preflight::{PinWay, Preflight, PreflightPolicy, preflight};
+    use crate::memory::preflight::{PinRequest, PinWay, Preflight, PreflightPolicy, preflight};
 
     /// A machine's files, as a folder.
     fn files(entries: &[(&str, &str)]) -> tempfile::TempDir {
@@ -219,6 +219,10 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         root
+    }
+
+    fn table(bytes: u64, way: PinWay) -> PinRequest<'static> {
+        PinRequest { what: "t", bytes, way, remedies: "halve it" }
     }
 
     const MEMINFO: (&str, &str) =
@@ -247,7 +251,7 @@ mod tests {
             memory.cgroups,
             [CgroupLimit { file: file.clone(), limit: 20_000_000, available: 9_000_000 }]
         );
-        let asked = |bytes| preflight("t", bytes, PinWay::InPlace, &memory, PreflightPolicy::Refuse);
+        let asked = |bytes| preflight(&table(bytes, PinWay::InPlace), &memory, PreflightPolicy::Refuse);
         let error = asked(9_000_000).unwrap_err();
         assert!(error.to_string().contains(&file.display().to_string()), "{error}");
         assert!(asked(8_000_000).is_ok());
@@ -300,7 +304,7 @@ mod tests {
         let memory = HostMemory::read_below(root.path(), None).unwrap();
         assert_eq!(memory.huge_pages, 4900 << 21);
         let asked = |bytes, huge_pages| {
-            preflight("t", bytes, PinWay::Copy { huge_pages }, &memory, PreflightPolicy::Refuse)
+            preflight(&table(bytes, PinWay::Copy { huge_pages }), &memory, PreflightPolicy::Refuse)
         };
         assert_eq!(asked(4900 << 21, true), Ok(Preflight::default()));
         assert!(asked(4901 << 21, true).is_err());

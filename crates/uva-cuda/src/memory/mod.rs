@@ -32,6 +32,6 @@ pub use host_memory::{CgroupLimit, HostMemory};
 pub use joint_memory::{JoinedMemory, Share};
 pub use pages::PinPages;
 pub use pinned_memory::PinnedBuffer;
-pub use preflight::{PinWay, Preflight, PreflightError, PreflightPolicy, preflight};
+pub use preflight::{PinRequest, PinWay, Preflight, PreflightError, PreflightPolicy, preflight};
 pub use shared_memory::{Exported, IpcKind, SharedBuffer, SharedKind, SharedMetadata};
 pub use table::{CHUNK_BYTES, PinHow, PinOptions, PinReport, PinnedTable, TableBytes};

@@ -54,6 +54,19 @@ pub struct Preflight {
     pub doubts: Vec<String>,
 }
 
+/// What shall be pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinRequest<'a> {
+    /// Its name in messages.
+    pub what: &'a str,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// How it is pinned.
+    pub way: PinWay,
+    /// What needs less pinned memory, in words.
+    pub remedies: &'static str,
+}
+
 /// A table needs more memory than can be pinned here, or seems to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PreflightError {
@@ -61,6 +74,8 @@ pub struct PreflightError {
     pub what: String,
     /// How it was to be pinned.
     pub way: PinWay,
+    /// What needs less pinned memory, in words.
+    pub remedies: &'static str,
     /// Bytes it needs, the reserve for everything else included.
     pub need: u64,
     /// Bytes available.
@@ -73,7 +88,7 @@ pub struct PreflightError {
 
 impl fmt::Display for PreflightError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, way, need, available, limit, certain } = self;
+        let Self { what, way, remedies, need, available, limit, certain } = self;
         let how = match way {
             PinWay::InPlace => "pinning it",
             PinWay::Copy { .. } => "pinning a copy of it, since the mapping itself can't be pinned,",
@@ -82,28 +97,26 @@ impl fmt::Display for PreflightError {
         write!(
             f,
             "{what} {fit} fit into the memory that can be pinned: {how} needs {}, and {limit} {leaves} {}; \
-             halve the table with `uvatrain import --feat-dtype f16`, keep the rows that are read most on the GPU with \
-             `gpu_cache`, gather on the CPU with `gather=cpu`, or free memory or raise that limit",
+             {remedies}, or free memory or raise that limit",
             ByteCount(*need),
             ByteCount(*available)
         )
     }
 }
 
-/// Compares what pinning `bytes` bytes needs with what `memory` has.
+/// Compares what pinning a request's bytes needs with what `memory` has.
 ///
 /// # Errors
 /// [`PreflightError`], unless `policy` is [`PreflightPolicy::Off`], if the table is larger than the machine's memory or,
 /// for a copy, than a control group's limit. With [`PreflightPolicy::Refuse`] it also results if the machine or a
 /// control group leaves less than the table and a reserve of a sixteenth of it, 512 MiB at most.
 pub fn preflight(
-    what: &str,
-    bytes: u64,
-    way: PinWay,
+    request: &PinRequest<'_>,
     memory: &HostMemory,
     policy: PreflightPolicy,
 ) -> Result<Preflight, PreflightError> {
-    let warning = match shortage(what, bytes, way, memory) {
+    let bytes = request.bytes;
+    let warning = match shortage(request, memory) {
         Some(error)
             if policy == PreflightPolicy::Refuse || (error.certain && policy == PreflightPolicy::Warn) =>
         {
@@ -128,9 +141,10 @@ pub fn preflight(
 }
 
 /// The shortage, if any.
-fn shortage(what: &str, bytes: u64, way: PinWay, memory: &HostMemory) -> Option<PreflightError> {
+fn shortage(request: &PinRequest<'_>, memory: &HostMemory) -> Option<PreflightError> {
+    let PinRequest { what, bytes, way, remedies } = *request;
     let lacks = |need, available, limit, certain| {
-        Some(PreflightError { what: what.to_owned(), way, need, available, limit, certain })
+        Some(PreflightError { what: what.to_owned(), way, remedies, need, available, limit, certain })
     };
     if way == (PinWay::Copy { huge_pages: true }) && bytes <= memory.huge_pages {
         return None;
@@ -171,12 +185,16 @@ mod tests {
 
     const COPY: PinWay = PinWay::Copy { huge_pages: false };
 
+    fn table(bytes: u64, way: PinWay) -> PinRequest<'static> {
+        PinRequest { what: "the feature table feat.npy", bytes, way, remedies: "halve the table" }
+    }
+
     #[test]
     fn a_table_that_fits_with_its_reserve_passes_and_one_byte_more_does_not() {
         // 16 GiB and the largest reserve.
         let need = 16 * GIB + RESERVE;
         let asked = |available| {
-            preflight("t", 16 * GIB, PinWay::InPlace, &machine(available), PreflightPolicy::Refuse)
+            preflight(&table(16 * GIB, PinWay::InPlace), &machine(available), PreflightPolicy::Refuse)
         };
         assert_eq!(asked(need), Ok(Preflight::default()));
         let error = asked(need - 1).unwrap_err();
@@ -186,7 +204,7 @@ mod tests {
     /// As on a guest whose memory grows: it reports 1 GiB but could have had all 16.
     #[test]
     fn a_table_too_large_for_free_memory_is_warned_of_or_refused_by_option() {
-        let asked = |policy| preflight("t", 16 * GIB, PinWay::InPlace, &machine(GIB), policy);
+        let asked = |policy| preflight(&table(16 * GIB, PinWay::InPlace), &machine(GIB), policy);
         let warning = asked(PreflightPolicy::Warn).unwrap().warning.unwrap();
         for part in ["may not fit", "16.5 GiB", "leaves 1.00 GiB", "`preflight=refuse`", "`preflight=off`"] {
             assert!(warning.contains(part), "`{part}` is missing in: {warning}");
@@ -198,7 +216,7 @@ mod tests {
     #[test]
     fn a_table_that_cannot_fit_is_refused_unless_the_check_is_off() {
         let mut memory = machine(64 * GIB);
-        let larger = |memory: &HostMemory, bytes, way, policy| preflight("t", bytes, way, memory, policy);
+        let larger = |memory: &HostMemory, bytes, way, policy| preflight(&table(bytes, way), memory, policy);
         let error = larger(&memory, 65 * GIB, PinWay::InPlace, PreflightPolicy::Warn).unwrap_err();
         assert!(error.certain && error.to_string().contains("doesn't fit"), "{error}");
         assert!(larger(&memory, 65 * GIB, PinWay::InPlace, PreflightPolicy::Off).is_ok());
@@ -214,17 +232,15 @@ mod tests {
     #[test]
     fn a_refusal_names_need_room_limit_and_what_to_do() {
         let memory = machine(30 * GIB);
-        let text = preflight("the feature table feat.npy", 57 * GIB, COPY, &memory, PreflightPolicy::Refuse)
-            .unwrap_err()
-            .to_string();
+        let text =
+            preflight(&table(57 * GIB, COPY), &memory, PreflightPolicy::Refuse).unwrap_err().to_string();
         for part in [
             "the feature table feat.npy",
             "a copy",
             "57.5 GiB",
             "30.0 GiB",
             "64.0 GiB",
-            "--feat-dtype f16",
-            "`gpu_cache`",
+            "; halve the table, or",
         ] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
@@ -234,7 +250,7 @@ mod tests {
     fn a_low_lock_limit_is_a_doubt_unless_the_capability_lifts_it() {
         let mut memory = HostMemory { lock_limit: Some(8 << 20), ..machine(60 * GIB) };
         let doubts = |memory: &HostMemory, bytes| {
-            preflight("t", bytes, PinWay::InPlace, memory, PreflightPolicy::Refuse).unwrap().doubts
+            preflight(&table(bytes, PinWay::InPlace), memory, PreflightPolicy::Refuse).unwrap().doubts
         };
         let found = doubts(&memory, GIB);
         assert!(

@@ -14,7 +14,7 @@ use crate::devices::device::Feature;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 use crate::memory::host_memory::HostMemory;
 use crate::memory::pages::PinPages;
-use crate::memory::preflight::{PinWay, PreflightPolicy, preflight};
+use crate::memory::preflight::{PinRequest, PinWay, PreflightPolicy, preflight};
 use crate::memory::registration::{RegisteredPages, page_bytes};
 use crate::memory::table_copy::TableCopy;
 
@@ -66,6 +66,8 @@ pub struct PinOptions {
     /// Reaction to memory that seems too short. Use [`PreflightPolicy::Off`] for pages that are already in memory and
     /// cannot be dropped: they don't count as available, and pinning needs no more memory.
     pub preflight: PreflightPolicy,
+    /// What needs less pinned memory, in words, for a message about a shortage.
+    pub remedies: &'static str,
     /// Called with a shortage before anything is pinned.
     pub warn: fn(&str),
 }
@@ -78,6 +80,8 @@ impl Default for PinOptions {
             others: true,
             chunk_bytes: CHUNK_BYTES,
             preflight: PreflightPolicy::default(),
+            remedies: "halve the table with `uvatrain import --feat-dtype f16`, keep the rows that are read most on \
+                       the GPU with `gpu_cache`, gather on the CPU with `gather=cpu`",
             warn: |_| {},
         }
     }
@@ -324,8 +328,9 @@ fn check_room(
         PreflightPolicy::Warn if way != PinWay::InPlace && !is_last => PreflightPolicy::Refuse,
         policy => policy,
     };
-    let found = preflight(&options.what, bytes as u64, way, memory, policy)
-        .map_err(|error| CudaError::Preflight(error.to_string()))?;
+    let request = PinRequest { what: &options.what, bytes: bytes as u64, way, remedies: options.remedies };
+    let found =
+        preflight(&request, memory, policy).map_err(|error| CudaError::Preflight(error.to_string()))?;
     if let Some(warning) = &found.warning {
         (options.warn)(warning);
     }

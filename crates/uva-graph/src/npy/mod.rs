@@ -13,7 +13,7 @@ pub(crate) use array::TypedArray;
 pub use header::{Header, HeaderProblem, NpyType};
 pub use rows::{Done, FoundRows, NpyRows};
 pub(crate) use writer::HEADER_BYTES;
-pub use writer::{NpyWriter, write_array};
+pub use writer::{NpyWriter, array_header, write_array};
 
 #[cfg(target_endian = "big")]
 compile_error!("arrays are little-endian and used in place, so only little-endian machines are supported");

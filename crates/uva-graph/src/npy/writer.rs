@@ -186,6 +186,12 @@ pub fn write_array<T: NoUninit>(
     writer.finish().map(drop)
 }
 
+/// A whole header, a multiple of 64 bytes, for an array in C order; `None` if the shape does not fit it.
+#[must_use]
+pub fn array_header(kind: NpyType, shape: &[u64]) -> Option<Vec<u8>> {
+    header(kind, shape, HEADER_BYTES)
+}
+
 /// A version 1 header of exactly `bytes` bytes, at least [`HEADER_BYTES`], if it fits them.
 pub(super) fn header(kind: NpyType, shape: &[u64], bytes: usize) -> Option<Vec<u8>> {
     let axes: String = shape.iter().map(|axis| format!("{axis}, ")).collect();

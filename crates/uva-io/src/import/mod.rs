@@ -18,8 +18,8 @@ pub(crate) use self::formats::graphbolt::typed::{FEATURES_BY_ID, SEED_TIMES};
 pub use self::importer::Importer;
 pub use self::importers::{IMPORTERS, importer};
 pub use self::options::{
-    DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, Literals, Separator, TableColumns,
-    ThirdColumn,
+    DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, LabelTables, Literals, Separator,
+    TableColumns, ThirdColumn,
 };
 pub use self::request::{ImportEstimate, ImportWatch};
 pub use self::scoped::Scoped;

@@ -46,8 +46,19 @@ pub struct ImportOptions {
     pub float8: Option<Scoped<Float8>>,
     /// Treatment of literals; for `nt` only. `None` keeps them.
     pub literals: Option<Literals>,
+    /// The classes of entities; for `nt` only.
+    pub labels: LabelTables,
     /// The file with the time of each node; for typed graphs of `ogb` only.
     pub time: Option<String>,
+}
+
+/// Tables of entities and their classes: columns separated by tabs, below a header.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LabelTables {
+    /// A table in addition to those of the splits.
+    pub file: Option<PathBuf>,
+    /// The columns of the entity and of its class in each table. `None` selects the first and the last.
+    pub columns: Option<[String; 2]>,
 }
 
 /// Treatment of the texts and numbers that are objects of triples.
@@ -83,6 +94,7 @@ impl Default for ImportOptions {
             regression: None,
             float8: None,
             literals: None,
+            labels: LabelTables::default(),
             time: None,
         }
     }
@@ -126,13 +138,14 @@ impl ImportOptions {
     }
 
     /// The options specific to some importers, and whether each was given.
-    pub(super) fn extras(&self) -> [(Extra, bool); 8] {
+    pub(super) fn extras(&self) -> [(Extra, bool); 9] {
         let lines = EdgeList { arrays: None, ..self.edge_list.clone() };
         [
             (Extra::Variant, self.variant.is_some()),
             (Extra::Reverse, self.reverse.is_some()),
             (Extra::Regression, self.regression.is_some()),
             (Extra::Literals, self.literals.is_some()),
+            (Extra::Labels, self.labels != LabelTables::default()),
             (Extra::Time, self.time.is_some()),
             (Extra::Lines, lines != EdgeList::default()),
             (Extra::Arrays, self.edge_list.arrays.is_some()),
@@ -175,6 +188,8 @@ pub enum Extra {
     Regression,
     /// [`ImportOptions::literals`].
     Literals,
+    /// [`ImportOptions::labels`].
+    Labels,
     /// [`ImportOptions::time`].
     Time,
 }
@@ -188,6 +203,7 @@ impl Extra {
             Extra::Tables => "`node_id` or `label`",
             Extra::Regression => "regression",
             Extra::Literals => "literals",
+            Extra::Labels => "`labels` or `label_columns`",
             Extra::Time => "time",
             Extra::Lines => {
                 "`ids`, `nodes`, `skip_lines`, `separator`, `quotes`, `comments` or `third_column`"

@@ -59,6 +59,41 @@ fn a_graph_of_one_type_becomes_a_dataset_with_its_chunks_in_order() {
 }
 
 #[test]
+fn the_estimate_is_reported_once_before_chunks_are_joined() {
+    let place = Place::new();
+    let metadata = homogeneous(&place);
+    describe(&place, &metadata);
+    let joined = || -> usize {
+        let folders = names(place.directory.path()).into_iter().filter(|name| name != "graph");
+        folders
+            .map(|name| names(&place.path(&name)).iter().filter(|name| name.ends_with(".npy")).count())
+            .sum()
+    };
+    let seen = std::cell::RefCell::new(Vec::new());
+    let estimate = |estimate: &import::ImportEstimate| seen.borrow_mut().push((estimate.clone(), joined()));
+    let estimates = |options: &ImportOptions| {
+        let watch = ImportWatch { estimate: &estimate, ..ImportWatch::NONE };
+        importer("dgl-chunked").run(&place.path("graph"), &place.path("out"), options, &watch).unwrap();
+        fs::remove_dir_all(place.path("out")).unwrap();
+        let seen = std::mem::take(&mut *seen.borrow_mut());
+        let [(estimate, 0)] = &seen[..] else { panic!("{seen:?}") };
+        (estimate.nodes, estimate.edges, estimate.disk, estimate.temporary)
+    };
+    // Joined: the ends of three edges, features, labels, one mask, weights.
+    let temporary = 3 * 16 + 32 + 32 + 32 + 3 * 4;
+    let disk = 32 + 32 + 32 + 4 + 4 + 4 * 8 + 3 * (4 + 4);
+    assert_eq!(estimates(&ImportOptions::default()), (Some(4), Some(3), disk, temporary));
+    // The same as a typed graph, with reverse edges and without the number of edges.
+    let mut typed = metadata;
+    let nodes = [("node_type", json!(["_N", "other"])), ("num_nodes_per_chunk", json!([[2, 2], [5, 0]]))];
+    nodes.into_iter().for_each(|(key, value)| typed[key] = value);
+    typed.as_object_mut().unwrap().remove("num_edges_per_chunk");
+    describe(&place, &typed);
+    let reverse = ImportOptions { reverse: Some(true.into()), ..ImportOptions::default() };
+    assert_eq!(estimates(&reverse), (Some(9), Some(6), disk + 4 * 8 + 3 * (4 + 4), temporary));
+}
+
+#[test]
 fn types_and_relations_have_their_arrays_and_the_target_has_masks() {
     let place = Place::new();
     place.npy("graph/writes-0.npy", NpyType::I32, &[2], &[1_i32, 2, 0, 2]);

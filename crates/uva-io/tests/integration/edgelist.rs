@@ -323,6 +323,7 @@ fn an_edge_whose_first_id_begins_with_a_mark_is_a_reported_comment() {
         ("#\tthe\nthe\tcat\n", true),
         ("##\tthe\nthe\tcat\n", true),
         ("# the\nthe cat\n", true),
+        ("#new york\tparis\nlyon\tparis\n", true),
         ("# from\tto\nthe\tcat\n", false),
         ("# from to\nthe cat\n", false),
     ] {

@@ -190,6 +190,29 @@ fn features_of_edges_follow_them_into_the_lists() {
 }
 
 #[test]
+fn values_that_graphbolt_samples_by_are_read_like_other_features() {
+    let of_graph = "edges.csv
+  feature_data:
+    - {domain: edge, name: weight, format: numpy, path: weight.npy}
+    - {domain: edge, name: edge_attr, format: numpy, path: edge-feat.npy}
+    - {domain: node, name: timestamp, format: numpy, path: gone.npy}
+";
+    let place = Place::new();
+    // The features of nodes have any name, and are the only ones below the graph.
+    write(&place, &METADATA.replace("edges.csv\n", of_graph).replace("name: feat\n", "name: category\n"));
+    // Of 3→0, 1→0 and 2→2.
+    place.npy("graph/weight.npy", NpyType::F64, &[], &[0.5_f64, 1.5, 2.5]);
+    place.npy("graph/edge-feat.npy", NpyType::U8, &[1], &[7_u8, 8, 9]);
+    let dataset = place.import("graphbolt", "graph", &ImportOptions::default()).unwrap();
+    assert_eq!(dataset.weights(), Some(&[0.5, 1.5, 2.5][..]));
+    assert_eq!(dataset.edge_features().unwrap().bytes, [7, 8, 9]);
+    assert_eq!(dataset.features().bytes[..2], [0, 0x3c]);
+    let notes = place.notes("graphbolt", "graph");
+    let unread = "metadata.yaml: feature_data timestamp of the domain node is not read";
+    assert!(notes.iter().any(|note| note.ends_with(unread)), "{notes:?}");
+}
+
+#[test]
 fn each_part_that_is_not_read_is_reported_in_its_own_line() {
     let more = "feature_data:
   - {domain: node, name: category, format: numpy, path: gone.npy}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use uva_graph::csc::SelfLoops;
 use uva_graph::{NodeType, Relation, Split, TypedDataset};
-use uva_io::import::{Literals, Scoped};
+use uva_io::import::{LabelTables, Literals, Scoped, SplitRule};
 
 use super::*;
 
@@ -68,6 +68,47 @@ fn literals_are_dropped_with_their_triples() {
     place.write("graph.nt", "<http://a/p1> <http://w/name> \"7\".\n");
     let message = place.refusal("nt", "graph.nt", &ImportOptions { literals, ..Default::default() });
     assert!(message.contains("has no triples"), "{message}");
+}
+
+#[test]
+fn classes_come_from_a_table_and_from_named_columns() {
+    let place = Place::new();
+    place.write("graph/people.nt", TRIPLES);
+    place.write("all.tsv", "group\tnumber\tperson\nx\t1\thttp://a/p2\na\t2\thttp://a/p1\n\n");
+    let labels = |columns: Option<[&str; 2]>| {
+        let columns = columns.map(|columns| columns.map(str::to_owned));
+        let labels = LabelTables { file: Some(place.path("all.tsv")), columns };
+        ImportOptions { labels, ..ImportOptions::default() }
+    };
+    let named = labels(Some(["person", "group"]));
+    for source in ["graph/people.nt", "graph"] {
+        let dataset = imported(&place, source, &named).unwrap();
+        assert!(matches!(dataset.labels_of(NodeType::ONLY), Labels::Single([-1, -1, -1, 0, 1, -1])));
+        assert!(dataset.split_of(NodeType::ONLY, Split::Train).is_empty());
+    }
+    // The splits name entities that the table has, and others.
+    place.write("graph/trainingSet.tsv", "group\tperson\nx\thttp://a/p2\nb\thttp://a/g1\n");
+    let dataset = imported(&place, "graph", &named).unwrap();
+    assert!(matches!(dataset.labels_of(NodeType::ONLY), Labels::Single([-1, -1, 1, 0, 2, -1])));
+    assert_eq!(dataset.split_of(NodeType::ONLY, Split::Train), [4, 2]);
+    let by_rule = ImportOptions { split: SplitRule::from_text("random:0.5,0.25"), ..named.clone() };
+    assert_eq!(imported(&place, "graph", &by_rule).unwrap().split_of(NodeType::ONLY, Split::Train).len(), 2);
+
+    let refused = |options: &ImportOptions, part: &str| {
+        let message = place.refusal("nt", "graph", options);
+        assert!(message.contains(part), "{message}");
+    };
+    refused(
+        &labels(Some(["person", "team"])),
+        "trainingSet.tsv: line 1 is 'group\tperson': it has no column team",
+    );
+    refused(&labels(None), "trainingSet.tsv: line 2 is 'x\thttp://a/p2': no triple has the entity x");
+    place.write("graph/trainingSet.tsv", "group\tperson\na\thttp://a/p2\n");
+    refused(&named, "all.tsv: line 2 is 'x\t1\thttp://a/p2': http://a/p2 has the class x here, and a before");
+    place.write("all.tsv", "person\tgroup\tnumber\nhttp://a/p2\n");
+    refused(&named, "all.tsv: line 2 is 'http://a/p2': it has one column");
+    place.write("all.tsv", "person\tname\tgroup\nhttp://a/p2\tme\n");
+    refused(&named, "it has 2 columns, fewer than the first line");
 }
 
 #[test]

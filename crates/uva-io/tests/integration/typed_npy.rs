@@ -133,6 +133,46 @@ fn edges_as_pairs_become_lists_sorted_by_time_with_their_values() {
 }
 
 #[test]
+fn features_that_another_relation_finds_by_place_keep_their_places() {
+    let place = Place::new();
+    let buys = "graph/edges/user__buys__item";
+    place.npy(&format!("{buys}/feat.npy"), NpyType::U8, &[1], &[7_u8, 8, 9]);
+    place.npy("graph/edges/item__rev_buys__user/indptr.npy", NpyType::I64, &[], &[0_i64, 1, 3]);
+    place.npy("graph/edges/item__rev_buys__user/indices.npy", NpyType::I64, &[], &[0_i64, 0, 1]);
+    place.npy("graph/edges/item__rev_buys__user/edge_id.npy", NpyType::I64, &[], &[1_i64, 0, 2]);
+    let entry = r#"{"type": ["user", "buys", "item"]}"#;
+    let meta = r#"{"version": 2, "nodes": [{"type": "user", "num": 2}, {"type": "item", "num": 2}],
+        "edges": [ENTRY, {"type": ["item", "rev_buys", "user"], "feat_of": ["user", "buys", "item"]}]}"#;
+    place.write("graph/meta.json", meta.replace("ENTRY", entry));
+    let pairs = |sources: &[i64], destinations: &[i64]| {
+        place.npy(&format!("{buys}/src.npy"), NpyType::I64, &[], sources);
+        place.npy(&format!("{buys}/dst.npy"), NpyType::I64, &[], destinations);
+    };
+    let features = |out: &str| {
+        let out = place.path(out);
+        let (dataset, _) = imported(&place.path("graph"), &out, &ImportOptions::default()).unwrap();
+        let rows = dataset.edge_rows(Relation(1)).unwrap();
+        let ids = dataset.edge_ids_of(Relation(1)).unwrap();
+        ids.iter().map(|&id| rows.table.bytes[id as usize]).collect::<Vec<u8>>()
+    };
+    // In the order of the lists.
+    pairs(&[1, 0, 1], &[0, 0, 1]);
+    assert_eq!(features("ordered"), [8, 7, 9]);
+    pairs(&[0, 1, 1], &[0, 1, 0]);
+    let message = place.refusal("npy", "graph", &ImportOptions::default());
+    for part in
+        ["meta.json: \"feat_of\" of item__rev_buys__user", "user__buys__item/feat.npy", "numpy.arange(3)"]
+    {
+        assert!(message.contains(part), "`{part}` is missing in: {message}");
+    }
+    // What the message suggests.
+    place.npy(&format!("{buys}/edge_id.npy"), NpyType::I64, &[], &[0_i64, 1, 2]);
+    let by_id = r#"{"type": ["user", "buys", "item"], "feat_rows": "edge_id"}"#;
+    place.write("graph/meta.json", meta.replace("ENTRY", by_id));
+    assert_eq!(features("by_id"), [8, 7, 9]);
+}
+
+#[test]
 fn wrong_typed_sources_are_refused_by_file_and_type() {
     let refusal = |change: &dyn Fn(&Place), options: &ImportOptions| {
         let place = Place::new();

@@ -100,6 +100,109 @@ fn times_and_reverses_of_a_typed_graph_are_chosen_by_name() {
     assert!(message.contains("line 2 is 'last': a time has to be an integer"), "{message}");
 }
 
+/// The graph of [`benchmark`] in archives, and some arrays in another form.
+fn archives(place: &Place, compressed: bool) {
+    let count = |counts: &[i64]| npy(NpyType::I64, &[], counts);
+    let write = |name: &str, arrays: &[(&str, Vec<u8>)]| {
+        place.write(&format!("archives/raw/{name}.npz"), npz(arrays, compressed));
+    };
+    let types = [("author", 3), ("field_of_study", 2), ("paper", 4)];
+    write("num_nodes_dict", &types.map(|(name, nodes)| (name, count(&[nodes]))));
+    let relations = [
+        ("author___writes___paper", 3, vec![2_i64, 0, 1, 3, 3, 0]),
+        ("paper___cites___paper", 2, vec![1, 2, 0, 2]),
+        ("paper___has topic___field_of_study", 2, vec![3, 0, 1, 1]),
+    ];
+    write("num_edges_dict", &relations.each_ref().map(|(name, edges, _)| (*name, count(&[*edges]))));
+    let ends =
+        relations.each_ref().map(|(name, edges, ends)| (*name, npy(NpyType::I64, &[*edges as usize], ends)));
+    write("edge_index_dict", &ends);
+    let rows = [0.5_f32, -0.001, 1.0, 2.0, 3.25, 4.0, 0.0, 7.0];
+    write("node_feat_dict", &[("paper", npy(NpyType::F32, &[2], &rows))]);
+    write("node_year", &[("paper", npy(NpyType::I64, &[1], &[2001_i64, 2002, 2003, 2004]))]);
+    write("edge_reltype", &[("paper___cites___paper", npy(NpyType::I64, &[1], &[0_i64, 1]))]);
+    write("node-label", &[("paper", npy(NpyType::F32, &[1], &[1_f32, 0.0, f32::NAN, 2.0]))]);
+    for (name, text) in [("train", "3\n0\n"), ("valid", "1\n"), ("test", "2\n")] {
+        place.write(&format!("archives/split/time/paper/{name}.csv.gz"), gz(text));
+    }
+}
+
+#[test]
+fn archives_of_a_typed_graph_give_what_its_lines_give() {
+    let place = Place::new();
+    benchmark(&place);
+    let options = ImportOptions {
+        time: Some("node_year".to_owned()),
+        name: Some("mag".to_owned()),
+        ..ImportOptions::default()
+    };
+    imported(&place, &options);
+    let wanted = typed_npy::files(&place.path("out"));
+    for compressed in [true, false] {
+        archives(&place, compressed);
+        let notes = std::cell::RefCell::new(Vec::new());
+        let note = |line: &str| notes.borrow_mut().push(line.to_owned());
+        let watch = ImportWatch { note: &note, ..ImportWatch::NONE };
+        let _ = fs::remove_dir_all(place.path("out"));
+        importer("ogb").run(&place.path("archives"), &place.path("out"), &options, &watch).unwrap();
+        assert_eq!(typed_npy::files(&place.path("out")), wanted);
+        let notes = notes.into_inner();
+        assert!(notes.iter().any(|note| note.ends_with("raw: edge_reltype.npz is not read")), "{notes:?}");
+    }
+    // Narrow features keep their type.
+    let rows = npy(NpyType::F16, &[1], &[0x3c00_u16, 0, 0, 0]);
+    place.write("archives/raw/node_feat_dict.npz", npz(&[("paper", rows)], true));
+    let _ = fs::remove_dir_all(place.path("out"));
+    importer("ogb").run(&place.path("archives"), &place.path("out"), &options, &ImportWatch::NONE).unwrap();
+    let dataset = TypedDataset::open(&place.path("out")).unwrap();
+    assert_eq!(dataset.rows(NodeType(2)).unwrap().element, uva_graph::ElementType::F16);
+}
+
+#[test]
+fn wrong_archives_are_refused_with_their_array() {
+    let refusal = |archive: &str, name: &str, bytes: Vec<u8>, options: &ImportOptions| {
+        let place = Place::new();
+        archives(&place, true);
+        place.write(&format!("archives/raw/{archive}.npz"), npz(&[(name, bytes)], true));
+        place.refusal("ogb", "archives", options)
+    };
+    let plain = ImportOptions::default();
+    let integers = |values: &[i64]| npy(NpyType::I64, &[], values);
+    for (archive, name, bytes, says) in [
+        (
+            "num_nodes_dict",
+            "paper",
+            integers(&[2, 2]),
+            "num_nodes_dict.npz: it counts 2 graphs, but 1 are required",
+        ),
+        ("num_nodes_dict", "paper", integers(&[-1]), "num_nodes_dict.npz/paper.npy: entry 0"),
+        ("num_nodes_dict", "paper", integers(&[4]), "raw/num_nodes_dict.npz has no type author"),
+        (
+            "num_edges_dict",
+            "paper___cites",
+            integers(&[2]),
+            "\"paper___cites\" is not SOURCE___RELATION___DESTINATION",
+        ),
+        (
+            "edge_index_dict",
+            "paper___cites___paper",
+            integers(&[2]),
+            "it has no array author___writes___paper",
+        ),
+        ("node-label", "paper", integers(&[1]), "node-label.npz/paper.npy: the shape is [1]"),
+        ("node_feat_dict", "paper", integers(&[1]), "node_feat_dict.npz/paper.npy: the shape is [1]"),
+    ] {
+        let message = refusal(archive, name, bytes, &plain);
+        assert!(message.contains(says), "{message} instead of {says}");
+    }
+    let ends = npy(NpyType::I64, &[3], &[2_i64, 3, 1, 3, 3, 0]);
+    let message = refusal("edge_index_dict", "author___writes___paper", ends, &plain);
+    assert!(message.contains("the source of edge 1, is 3, outside the ids 0 to 2"), "{message}");
+    let time = ImportOptions { time: Some("node_age".to_owned()), ..plain };
+    let message = refusal("other", "paper", integers(&[1]), &time);
+    assert!(message.contains("`time`: ") && message.contains("node_age.npz does not exist"), "{message}");
+}
+
 #[test]
 fn wrong_typed_files_are_refused_with_their_line() {
     let refusal = |file: &str, text: &str| {

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_model::checkpoint::Keep;
 use uva_model::{
-    ActivationKind, ClassWeights, FeatureNorm, Metric, ModelGraph, ModelKind, ModelRow, NormKind,
-    RegressionLoss, RelationSum, RelationWeights, RootKind, TrainerOptions,
+    ActivationKind, ClassWeights, EmbeddingInit, FeatureNorm, MatmulPrecision, Metric, ModelGraph, ModelKind,
+    ModelRow, NormKind, RegressionLoss, RelationSum, RelationWeights, RootKind, TrainerOptions,
 };
 use uva_options::OptionPurpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
 use uva_sample::SamplerKind;
 
+use uva_runtime::backend::Backend;
 use uva_runtime::machine::cores::Cores;
 use uva_runtime::options::first_layer::FirstLayer;
 use uva_runtime::{LoaderOptions, RuntimeError};
@@ -56,6 +57,12 @@ options! {
         diagonal_blocks: Option<usize> = None
             => Field::within("BLOCKS", 1, 65536).of(MODEL, &[Training]).named("blocks").unless_given("whole matrices")
                 .excludes(&["bases"]),
+        /// Width of the trained rows of node types without features
+        embedding_dim: Option<usize> = None
+            => Field::within("UNITS", 1, 65536).of(MODEL, &[Training]).unless_given("the width of `hidden`"),
+        /// How the trained rows of node types without features begin
+        embedding_init: Option<EmbeddingInit> = None
+            => Field::choice::<EmbeddingInit>("INIT").of(MODEL, &[Training]).unless_given("xavier"),
         /// Activation between the layers of SIGN
         activation: Option<ActivationKind> = None
             => Field::choice::<ActivationKind>("ACTIVATION").of(MODEL, &[Training]).unless_given("relu"),
@@ -136,6 +143,10 @@ options! {
         threads: Option<usize> = None
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
                 .unless_given("half the CPU cores, at least 1; with `resume` the number of the checkpoint"),
+        /// Precision of the matrix products of sage and gcn on a CPU. bfloat16 rounds their factors, and is faster on processors that
+        /// multiply bfloat16 numbers (AVX512_BF16, AMX)
+        matmul_precision: MatmulPrecision = MatmulPrecision::Float32
+            => Field::choice::<MatmulPrecision>("PRECISION").of(MACHINE, &[Training]),
         /// CPU cores of the run: all that the process may use, or a list. Three lists, like `0/1/2-7`, are for sampling,
         /// gathering and training, with one thread per core. auto times the stages on a few batches, and chooses `samplers`,
         /// `gather_threads` and `train_threads` unless they are given (docs/internals/architecture.md)
@@ -270,6 +281,13 @@ impl TrainingOptions {
             ),
             ("bases", self.bases.is_some(), has(has_shared_weights, "")),
             ("blocks", self.diagonal_blocks.is_some(), has(has_shared_weights, "")),
+            (
+                "matmul_precision",
+                self.matmul_precision != MatmulPrecision::Float32,
+                has(ModelRow::is_convolution, ""),
+            ),
+            ("embedding_dim", self.embedding_dim.is_some(), has(ModelRow::reads_relations, "")),
+            ("embedding_init", self.embedding_init.is_some(), has(ModelRow::reads_relations, "")),
             ("activation", self.activation.is_some(), has(|row| row.name == ModelKind::Sign.name(), "")),
         ] {
             if given && !holds(model) {
@@ -288,6 +306,21 @@ impl TrainingOptions {
             return Err(OptionError::of("heads", reason));
         }
         Ok(())
+    }
+
+    /// Checks that the device has matrix products of this precision.
+    pub(super) fn check_matmul_precision(&self, backend: &Backend) -> Result<(), OptionError> {
+        let reason = match self.matmul_precision {
+            MatmulPrecision::Float32 => return Ok(()),
+            MatmulPrecision::Bfloat16 if backend.cuda().is_some() => {
+                "not supported on a GPU: give `device=cpu`, or omit it"
+            }
+            MatmulPrecision::Bfloat16 if !uva_ops::multiplies_bfloat16() => {
+                "this processor does not multiply bfloat16 numbers, which requires AVX512_BF16: omit it"
+            }
+            MatmulPrecision::Bfloat16 => return Ok(()),
+        };
+        Err(OptionError::new("matmul_precision", self.matmul_precision, reason))
     }
 
     /// Layers of the model.
@@ -322,6 +355,8 @@ impl TrainingOptions {
                 (None, Some(blocks)) => RelationWeights::Blocks(blocks),
                 (None, None) => RelationWeights::Free,
             },
+            embedding_dim: self.embedding_dim.filter(|&columns| columns != self.hidden),
+            embedding_init: self.embedding_init.unwrap_or(usual.embedding_init),
             activation: self.activation.unwrap_or(usual.activation),
             dropout: self.dropout,
             input_dropout: self.input_dropout,
@@ -330,6 +365,7 @@ impl TrainingOptions {
             class_weights: self.class_weights.clone(),
             feature_norm: self.feature_norm,
             seed: self.seed,
+            matmul_precision: self.matmul_precision,
             threads: self.threads,
         }
     }

@@ -35,25 +35,49 @@ impl TrainingOptions {
     }
 
     /// Sets the types of the dataset for a model over relations, and the default that depends on them. Its logits have
-    /// `outputs` columns. Returns a note if that default is unexpected.
+    /// `outputs` columns. Returns notes on what may be unexpected.
     ///
     /// # Errors
-    /// A node type without features that the model reads, seeds without neighbours, or an option that does not fit the
-    /// relations.
+    /// Seeds without neighbours, an option that does not fit the relations, or options of tables where no node type
+    /// requires one.
     pub(super) fn see_relations(
         &mut self,
         dataset: &Dataset,
         outputs: usize,
-    ) -> Result<Option<String>, OptionError> {
-        let Some(relations) = self.model.row().relations else { return Ok(None) };
+    ) -> Result<Vec<String>, OptionError> {
+        let Some(relations) = self.model.row().relations else { return Ok(Vec::new()) };
         let graph = ModelGraph::of(dataset, dataset.seed_type());
         let (usual, most) = ((relations.usual_root)(&graph), graph.most_into_one_type());
-        let gives_by_relation = relations.roots.contains(&RootKind::Relation);
-        let is_unexpected = self.root.is_none() && gives_by_relation && usual == RootKind::Type;
+        let mut notes = Vec::new();
+        if self.root.is_none() && relations.roots.contains(&RootKind::Relation) && usual == RootKind::Type {
+            notes.push(format!(
+                "`root=type`, since {most} relations lead into one node type: a map for each of them learns worse"
+            ));
+        }
         if !relations.roots.is_empty() {
             self.root = self.root.or(Some(usual));
         }
         self.graph = Some(graph);
+        self.check_graph(dataset, outputs)?;
+        let tables = self.trainer().embeddings();
+        for (option, given) in [
+            ("embedding_dim", self.embedding_dim.is_some()),
+            ("embedding_init", self.embedding_init.is_some()),
+        ] {
+            if given && tables.is_empty() {
+                let reason = "every node type that the model reads has features";
+                return Err(OptionError::of(option, reason.to_owned()));
+            }
+        }
+        if !tables.is_empty() && self.weight_decay > 0.0 {
+            let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+            notes.push(format!("`weight_decay` does not apply to the trained rows of {}", names.join(", ")));
+        }
+        Ok(notes)
+    }
+
+    /// Checks that each layer has what it reads, and that the options fit the relations.
+    fn check_graph(&self, dataset: &Dataset, outputs: usize) -> Result<(), OptionError> {
         let name = dataset.path().display();
         self.trainer().check_relations(outputs).map_err(|error| match error {
             OptionsError::Option { option, problem } => OptionError::of(option, problem),
@@ -63,12 +87,7 @@ impl TrainingOptions {
                 format!("cannot be trained on {name}: {problem}"),
             ),
             other => OptionError::new("model", self.model.name(), other.to_string()),
-        })?;
-        Ok(is_unexpected.then(|| {
-            format!(
-                "`root=type`, since {most} relations lead into one node type: a map for each of them learns worse"
-            )
-        }))
+        })
     }
 }
 

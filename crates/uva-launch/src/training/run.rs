@@ -156,6 +156,7 @@ impl TrainingRun {
             ));
             decision = backend::decide(&on_cpu, trainer.is_here(), || trainer.probe())?;
         }
+        options.check_matmul_precision(&decision.backend)?;
         check_core_sets(&options, &decision.backend, plan.options.prepare, &trainer)?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // The role that widens is known only now: the model widens what the producer does not.
@@ -223,7 +224,10 @@ impl TrainingRun {
                 line("model, at least", MemoryKind::Device, footprint.training_bytes),
                 line("evaluation of the model", MemoryKind::Host, footprint.beside_a_gpu()),
             ],
-            None => vec![line("model, at least", MemoryKind::Host, footprint.on_host())],
+            None => vec![
+                line("model, at least", MemoryKind::Host, footprint.on_host() - footprint.embedding_bytes),
+                line("trained rows of node types", MemoryKind::Host, footprint.embedding_bytes),
+            ],
         };
         let more = libtorch.into_iter().chain(model).filter(|line| line.bytes > 0).collect();
         // Invalid stored choices are reported when the run starts.

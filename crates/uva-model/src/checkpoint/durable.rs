@@ -43,19 +43,20 @@ pub(super) fn sync_directory(path: &Path) -> Result<(), StepFailure> {
     on("sync", path, open_directory(path).and_then(|directory| directory.sync_all()))
 }
 
-/// Replaces `directory/name` by `contents` atomically: the contents are written to a new file (mode 0600) and synced,
+/// Replaces `directory/name` by a header and the contents after it, atomically: they are written to a new file (mode 0600) and synced,
 /// the file is renamed, and the directory is synced. A crash leaves the old file or the new one, and perhaps a file
 /// that [`is_partial`] recognises.
 pub(super) fn replace(
     directory: &Path,
     name: &str,
-    contents: &[u8],
+    [header, contents]: [&[u8]; 2],
     observer: StepObserver<'_>,
 ) -> Result<(), StepFailure> {
     let target = directory.join(name);
     let mut replacement = on("create", &target, Replacement::of(&target, 0o600))?;
     observer("created");
     let (first, second) = contents.split_at(contents.len() / 2);
+    on("write", &target, replacement.file().write_all(header))?;
     on("write", &target, replacement.file().write_all(first))?;
     observer("half written");
     on("write", &target, replacement.file().write_all(second))?;

@@ -11,6 +11,7 @@ use uva_mem::files::{is_word, read_regular};
 
 use super::checkpoint_error::CheckpointError;
 use super::durable::{is_partial, on};
+use super::embedding_files::{is_embedding, is_whole};
 use super::state_file::{MARKER, MOST_STATE, STATE_FILE, StateFile, TENSORS_PREFIX, TENSORS_SUFFIX};
 
 /// The header of a file of tensors has a line for each parameter.
@@ -46,8 +47,8 @@ pub fn look(directory: &Path) -> Option<CheckpointFacts> {
     Some(CheckpointFacts { written, content })
 }
 
-/// Removes the leftovers of a crashed run in `directory`: temporary files of checkpoints, and this program's tensor
-/// files that no checkpoint names. Returns their number. Must not be called while a run writes there.
+/// Removes the leftovers of a crashed run in `directory`: temporary files of checkpoints, and this program's files of
+/// tensors and tables that no checkpoint names. Returns their number. Must not be called while a run writes there.
 ///
 /// # Errors
 /// [`CheckpointError::Io`] if the folder cannot be listed or a file cannot be removed. A missing folder is not an
@@ -56,24 +57,23 @@ pub fn remove_leftovers(directory: &Path) -> Result<usize, CheckpointError> {
     if !directory.is_dir() {
         return Ok(0);
     }
-    let is_target = |name: &str| name == STATE_FILE || is_tensors(name);
-    let removed = remove_matching(directory, &|name| is_partial(name, is_target))?;
+    let removed = remove_matching(directory, &|name| is_partial(name, is_file_name))?;
     let path = directory.join(STATE_FILE);
     match fs::symlink_metadata(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Ok(removed + remove_tensors(directory, None)?)
+            Ok(removed + remove_unnamed(directory, &[], &[])?)
         }
-        _ => match named_tensors(directory) {
-            Some(current) => Ok(removed + remove_tensors(directory, Some(&current))?),
-            // An unreadable state may still be repaired by hand, so its tensors are kept.
+        _ => match named_files(directory) {
+            Some(named) => Ok(removed + remove_unnamed(directory, &named, &[])?),
+            // An unreadable state may still be repaired by hand, so its files are kept.
             None => Ok(removed),
         },
     }
 }
 
-/// Whether a checkpoint may have a file of this name: its state, or tensors.
+/// Whether a checkpoint may have a file of this name: its state, tensors, or rows of a table.
 pub fn is_file_name(name: &str) -> bool {
-    name == STATE_FILE || is_tensors(name)
+    name == STATE_FILE || is_tensors(name) || is_embedding(name)
 }
 
 /// Whether this is exactly the form of a tensor file's name.
@@ -82,11 +82,11 @@ pub(super) fn is_tensors(name: &str) -> bool {
     checksum.is_some_and(is_word)
 }
 
-/// The tensors that the state in `directory` names; `None` if there is no state, or it does not belong to a checkpoint.
-fn named_tensors(directory: &Path) -> Option<String> {
+/// The files that the state in `directory` names; `None` if there is no state, or it does not belong to a checkpoint.
+pub(super) fn named_files(directory: &Path) -> Option<Vec<String>> {
     let text = read_regular(&directory.join(STATE_FILE), MOST_STATE).ok()?;
     let contents: StateFile = serde_json::from_slice(&text).ok()?;
-    is_tensors(&contents.tensors.file).then_some(contents.tensors.file)
+    is_tensors(&contents.tensors.file).then(|| contents.names())
 }
 
 /// Whether the file has the marker of this program.
@@ -102,10 +102,19 @@ fn is_marked(path: &Path) -> bool {
     marked().unwrap_or(false)
 }
 
-/// Removes marked files of tensors, except `current`.
-pub(super) fn remove_tensors(directory: &Path, current: Option<&str>) -> Result<usize, CheckpointError> {
+/// Removes files of tensors and tables that are not `named`: of tensors those that are marked, of tables those that the
+/// `former` checkpoint named, or whose content is what their name says.
+pub(super) fn remove_unnamed(
+    directory: &Path,
+    named: &[String],
+    former: &[String],
+) -> Result<usize, CheckpointError> {
+    let has = |names: &[String], name: &str| names.iter().any(|known| known == name);
     remove_matching(directory, &|name| {
-        is_tensors(name) && Some(name) != current && is_marked(&directory.join(name))
+        let path = directory.join(name);
+        let is_ours = (is_tensors(name) && is_marked(&path))
+            || (is_embedding(name) && (has(former, name) || is_whole(&path, name)));
+        !has(named, name) && is_ours
     })
 }
 

@@ -20,18 +20,52 @@ pub(super) const VERSION: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StateFile {
     pub(super) version: u32,
-    pub(super) tensors: TensorsFile,
+    pub(super) tensors: StoredFile,
+    /// The tables of node types without features.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) embeddings: Vec<EmbeddingFiles>,
     pub(super) trainer: TrainerState,
     pub(super) fingerprint: Value,
     pub(super) state: Value,
 }
 
+/// A file next to `checkpoint.json`.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct TensorsFile {
+pub(super) struct StoredFile {
     pub(super) file: String,
     pub(super) bytes: u64,
     /// [`checksum`] of the file, 16 hex digits.
     pub(super) checksum: String,
+}
+
+/// The files of a node type's table.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct EmbeddingFiles {
+    #[serde(rename = "type")]
+    pub(super) name: String,
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) values: StoredFile,
+    pub(super) first: StoredFile,
+    pub(super) second: StoredFile,
+    /// The rows of the best epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) best: Option<StoredFile>,
+}
+
+impl EmbeddingFiles {
+    /// The files that it names.
+    pub(super) fn files(&self) -> impl Iterator<Item = &StoredFile> {
+        [&self.values, &self.first, &self.second].into_iter().chain(&self.best)
+    }
+}
+
+impl StateFile {
+    /// The names of all files that it needs.
+    pub(super) fn names(&self) -> Vec<String> {
+        let of_tables = self.embeddings.iter().flat_map(EmbeddingFiles::files);
+        std::iter::once(&self.tensors).chain(of_tables).map(|stored| stored.file.clone()).collect()
+    }
 }
 
 /// A trainer's part of `checkpoint.json`.
@@ -80,11 +114,17 @@ impl Keep {
 /// A checksum against damage, not against forgery: the sum of mixed (position, 8 bytes), so that every word counts
 /// with its place, and the length.
 pub fn checksum(bytes: &[u8]) -> u64 {
+    checksum_of(&[bytes])
+}
+
+/// [`checksum`] of these bytes one after another. Each part but the last has whole words of 8 bytes.
+pub(super) fn checksum_of(parts: &[&[u8]]) -> u64 {
     let mut sum = 0u64;
-    for (position, chunk) in bytes.chunks(8).enumerate() {
+    let words = parts.iter().flat_map(|part| part.chunks(8));
+    for (position, chunk) in words.enumerate() {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
         sum = sum.wrapping_add(mix(mix(position as u64) ^ u64::from_le_bytes(word)));
     }
-    mix(sum ^ bytes.len() as u64)
+    mix(sum ^ parts.iter().map(|part| part.len() as u64).sum::<u64>())
 }

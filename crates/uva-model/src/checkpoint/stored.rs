@@ -11,14 +11,16 @@ use uva_mem::files::read_regular;
 
 use super::checkpoint_error::CheckpointError;
 use super::durable::{self, StepObserver, on};
-use super::folder::{is_tensors, remove_tensors};
+use super::embedding_files::{self, EmbeddingContent, StoredEmbedding};
+use super::folder::{is_tensors, named_files, remove_unnamed};
 use super::state_file::{
-    MOST_STATE, STATE_FILE, StateFile, TENSORS_PREFIX, TENSORS_SUFFIX, TensorsFile, TrainerState, VERSION,
+    MOST_STATE, STATE_FILE, StateFile, StoredFile, TENSORS_PREFIX, TENSORS_SUFFIX, TrainerState, VERSION,
     checksum,
 };
 
 /// Writes a checkpoint to the folder `directory`, which is created if missing. `tensors` is a whole safetensors file
-/// whose header contains [`MARKER`](super::MARKER); `trainer` describes the trainer that the tensors belong to.
+/// whose header contains [`MARKER`](super::MARKER), and `embeddings` are the tables of node types without features;
+/// `trainer` describes the trainer that both belong to.
 /// `observer` is called after each step that changes the folder.
 ///
 /// `fingerprint` is an object, compared field by field before a resume. `state` may be any value.
@@ -27,7 +29,7 @@ use super::state_file::{
 /// [`CheckpointError::Io`] if a step fails; the previous checkpoint then remains the current one.
 pub fn store(
     directory: &Path,
-    tensors: &[u8],
+    (tensors, embeddings): (&[u8], &[EmbeddingContent<'_>]),
     trainer: TrainerState,
     fingerprint: &impl Serialize,
     state: &impl Serialize,
@@ -40,20 +42,28 @@ pub fn store(
     };
     let checksum = format!("{:016x}", checksum(tensors));
     let file = format!("{TENSORS_PREFIX}{checksum}{TENSORS_SUFFIX}");
+    let fingerprint = json("fingerprint", serde_json::to_value(fingerprint))?;
+    let state = json("state", serde_json::to_value(state))?;
+    durable::create_directory(directory)?;
+    let former = named_files(directory).unwrap_or_default();
+    let embeddings: Result<Vec<_>, _> = embeddings
+        .iter()
+        .map(|content| embedding_files::write(directory, content, &former, observer))
+        .collect();
     let contents = StateFile {
         version: VERSION,
-        tensors: TensorsFile { file: file.clone(), bytes: tensors.len() as u64, checksum },
+        tensors: StoredFile { file: file.clone(), bytes: tensors.len() as u64, checksum },
+        embeddings: embeddings?,
         trainer,
-        fingerprint: json("fingerprint", serde_json::to_value(fingerprint))?,
-        state: json("state", serde_json::to_value(state))?,
+        fingerprint,
+        state,
     };
     let mut text = serde_json::to_vec_pretty(&contents)
         .map_err(|error| CheckpointError::Refused(format!("its state cannot be written as JSON: {error}")))?;
     text.push(b'\n');
-    durable::create_directory(directory)?;
-    durable::replace(directory, &file, tensors, observer)?;
-    durable::replace(directory, STATE_FILE, &text, observer)?;
-    remove_tensors(directory, Some(&file))?;
+    durable::replace(directory, &file, [&[], tensors], observer)?;
+    durable::replace(directory, STATE_FILE, [&[], &text], observer)?;
+    remove_unnamed(directory, &contents.names(), &former)?;
     observer("removed older tensors");
     Ok(())
 }
@@ -64,6 +74,7 @@ pub struct Checkpoint {
     path: PathBuf,
     contents: StateFile,
     tensors: MappedFile,
+    embeddings: Vec<StoredEmbedding>,
 }
 
 /// Reads the current checkpoint of `directory`, or `None` if there is none.
@@ -112,7 +123,14 @@ pub fn read(directory: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
             format!("its checksum is {found}, and {} was written", contents.tensors.checksum),
         ));
     }
-    Ok(Some(Checkpoint { path, contents, tensors }))
+    let tables = contents.embeddings.iter();
+    let embeddings = tables.map(|files| embedding_files::open(&path, directory, files));
+    let embeddings = embeddings.collect::<Result<Vec<_>, _>>()?;
+    if let Some(other) = embeddings.iter().find(|table| table.best.is_some() != contents.trainer.best) {
+        let problem = format!("its rows of {} of the best epoch do not fit trainer.best", other.name);
+        return Err(damaged(&path, problem));
+    }
+    Ok(Some(Checkpoint { path, contents, tensors, embeddings }))
 }
 
 impl Checkpoint {
@@ -171,6 +189,11 @@ impl Checkpoint {
     /// The bytes of the safetensors file.
     pub fn tensors(&self) -> &[u8] {
         self.tensors.bytes()
+    }
+
+    /// The tables of node types without features.
+    pub fn embeddings(&self) -> &[StoredEmbedding] {
+        &self.embeddings
     }
 
     /// An error that rejects this checkpoint for its contents.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use uva_files::quote;
 
 use super::checkpoint_error::CheckpointError;
+use super::embedding_files::StoredEmbedding;
 use super::stored::Checkpoint;
 use crate::footprint::{Footprint, Shapes};
 use crate::options::TrainerOptions;
@@ -46,6 +47,17 @@ impl Checkpoint {
                  its file of tensors has {found}"
             )));
         }
+        // Their files have been found large enough.
+        for table in model.options.embeddings() {
+            let is_it = |stored: &&StoredEmbedding| stored.name == table.name;
+            let found = self.embeddings().iter().find(is_it).map(|stored| (stored.rows, stored.columns));
+            if found != Some((table.rows, table.columns)) {
+                return Err(self.damaged(format!(
+                    "trainer.model: its table of {} has {} rows of {} elements, and embeddings has {found:?}",
+                    table.name, table.rows, table.columns
+                )));
+            }
+        }
         Ok(model)
     }
 }
@@ -84,20 +96,21 @@ impl StoredModel {
     fn of(model: &Value) -> Result<Self, String> {
         let Value::Object(fields) = model else { return Err("it is not an object".to_owned()) };
         let mut fields = fields.clone();
-        let regression = fields.contains_key("targets");
-        let mut width = |name: &str| {
+        let (regression, has_types) = (fields.contains_key("targets"), fields.contains_key("graph"));
+        let mut width = |name: &str, least: usize| {
             let value = fields.shift_remove(name).unwrap_or(Value::Null);
             let width = value.as_u64().and_then(|width| usize::try_from(width).ok());
-            width.filter(|width| (1..=TrainerOptions::MAX_WIDTH).contains(width)).ok_or_else(|| {
+            width.filter(|width| (least..=TrainerOptions::MAX_WIDTH).contains(width)).ok_or_else(|| {
                 format!(
-                    "{name} is {}, not a number from 1 to {}",
+                    "{name} is {}, not a number from {least} to {}",
                     quote::shown(value.to_string()),
                     TrainerOptions::MAX_WIDTH
                 )
             })
         };
-        let input_dim = width("input_dim")?;
-        let outputs = width(if regression { "targets" } else { "classes" })?;
+        // The seeds of a model over relations may have no features: the options decide.
+        let input_dim = width("input_dim", usize::from(!has_types))?;
+        let outputs = width(if regression { "targets" } else { "classes" }, 1)?;
         let multi_label =
             fields.shift_remove("multi_label").and_then(|value| value.as_bool()).unwrap_or(false);
         let loss = fields.shift_remove("loss");

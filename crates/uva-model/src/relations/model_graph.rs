@@ -28,6 +28,9 @@ pub struct ModelType {
     /// Columns of its feature rows; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<usize>,
+    /// Without features its number of nodes, which is that of the rows of its table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
 }
 
 json_values!(ModelGraph);
@@ -37,9 +40,10 @@ impl ModelGraph {
     #[must_use]
     pub fn of(dataset: &TypedDataset, target: NodeType) -> Self {
         let metagraph: &Metagraph = dataset.metagraph();
-        let of_type = |node_type| ModelType {
-            name: metagraph.type_name(node_type).to_owned(),
-            columns: dataset.table_of(node_type).map(|table| table.dim),
+        let of_type = |node_type| {
+            let columns = dataset.table_of(node_type).map(|table| table.dim);
+            let nodes = columns.is_none().then(|| dataset.nodes_of(node_type));
+            ModelType { name: metagraph.type_name(node_type).to_owned(), columns, nodes }
         };
         Self {
             types: metagraph.types().map(of_type).collect(),
@@ -75,10 +79,13 @@ impl ModelGraph {
         }
         let shown = |of_type: Option<&ModelType>| match of_type {
             None => "missing".to_owned(),
-            Some(ModelType { name, columns: Some(columns) }) => {
+            Some(ModelType { name, columns: Some(columns), .. }) => {
                 format!("{name} with {columns} feature columns")
             }
-            Some(ModelType { name, columns: None }) => format!("{name} without features"),
+            Some(ModelType { name, nodes: Some(nodes), .. }) => {
+                format!("{name} without features and with {nodes} nodes")
+            }
+            Some(ModelType { name, .. }) => format!("{name} without features"),
         };
         let types = self.types.len().max(other.types.len());
         for number in 0..types {

@@ -57,8 +57,7 @@ impl Wiring {
     /// The relations of `layers` layers.
     ///
     /// # Errors
-    /// If a layer has no relation into the target, or a type that the model reads has no features. The text is the rest
-    /// of a sentence about the dataset.
+    /// If a layer has no relation into the target. The text is the rest of a sentence about the dataset.
     pub(crate) fn new(graph: &ModelGraph, layers: usize, own_rows: OwnRowUse) -> Result<Self, String> {
         graph.check()?;
         let number = |name: &String| graph.find_type(name).unwrap_or_default();
@@ -97,10 +96,7 @@ impl Wiring {
             used.push(LayerWiring { relations, destinations });
         }
         used.reverse();
-        let inputs: Vec<usize> = (0..types).filter(|&of_type| read[of_type]).collect();
-        if let Some(bare) = inputs.iter().map(|&of| &graph.types[of]).find(|of| of.columns.is_none()) {
-            return Err(format!("node type \"{}\" has no features", bare.name));
-        }
+        let inputs = (0..types).filter(|&of_type| read[of_type]).collect();
         Ok(Self { layers: used, inputs, target })
     }
 }
@@ -114,6 +110,7 @@ mod tests {
         let of_type = |&(name, columns): &(&str, usize)| ModelType {
             name: name.to_owned(),
             columns: (columns > 0).then_some(columns),
+            nodes: None,
         };
         ModelGraph {
             types: types.iter().map(of_type).collect(),
@@ -144,13 +141,9 @@ mod tests {
         assert_eq!(wiring.layers[0].destinations, [0, 1, 2]);
         assert_eq!(wiring.layers[0].leading_into(1).map(|(place, _)| place).collect::<Vec<_>>(), [2, 3]);
         let star = graph(&[("p", 0), ("a", 5)], &[["a", "writes", "p"]]);
-        let refused = Wiring::new(&star, 1, OwnRowUse::Read).unwrap_err();
-        assert_eq!(refused, "node type \"p\" has no features");
-        assert_eq!(
-            Wiring::new(&star, 1, OwnRowUse::Unread).unwrap().inputs,
-            [1],
-            "its own rows are not read"
-        );
+        assert_eq!(Wiring::new(&star, 1, OwnRowUse::Read).unwrap().inputs, [0, 1]);
+        let unread = Wiring::new(&star, 1, OwnRowUse::Unread).unwrap();
+        assert_eq!(unread.inputs, [1], "its own rows are not read");
         let refused = Wiring::new(&star, 2, OwnRowUse::Unread).unwrap_err();
         assert_eq!(refused, "no relation leads into p, so that it has no neighbours");
         let alone = graph(&[("p", 4), ("a", 5)], &[["p", "by", "a"]]);

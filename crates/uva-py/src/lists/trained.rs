@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use uva_mem::ZeroedPages;
-use uva_rows::{InitialRows, TrainedError, read_rows};
+use uva_rows::{InitialRows, InitialValues, TrainedError, read_rows};
 
 use crate::arrays::array::Array;
 use crate::arrays::dlpack::{DlpackDevice, DlpackType};
@@ -58,7 +58,7 @@ pub fn write_initial_rows(
         let width = table(&out)?.1;
         let original =
             original.as_ref().map(|original| read::<i64>(original, ElementKind::I64)).transpose()?;
-        let initial = InitialRows { seed, table: number, original };
+        let initial = InitialRows { values: InitialValues::Xavier, seed, table: number, original };
         initial
             .write(write(&mut out, ElementKind::F32, &[])?, width, pool(threads).as_deref())
             .map_err(refused)

@@ -29,7 +29,15 @@ trait TrainerFields: Options {
 impl TrainerFields for TrainingOptions {
     fn takes(name: &str) -> bool {
         // Evaluation is on sampled neighbours; threads are PyTorch's.
-        let others = ["loss_every", "eval", "overwrite_checkpoint", "aggregate", "train_threads", "cores"];
+        let others = [
+            "loss_every",
+            "eval",
+            "overwrite_checkpoint",
+            "aggregate",
+            "train_threads",
+            "matmul_precision",
+            "cores",
+        ];
         !others.contains(&name) && !["root", "relation_sum", "bases", "blocks"].contains(&name)
     }
 }

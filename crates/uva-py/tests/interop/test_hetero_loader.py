@@ -7,12 +7,12 @@ import pickle
 import pytest
 import torch
 
-from uvatrain import TypedDataset
+from uvatrain import TypedDataset, from_pyg, write_dataset
 
 pytest.importorskip("torch_geometric")
 
 from torch_geometric import loader as pyg_loader  # noqa: E402
-from torch_geometric.data import HeteroData  # noqa: E402
+from torch_geometric.data import Data, HeteroData  # noqa: E402
 from torch_geometric.nn import HeteroConv, Linear, SAGEConv  # noqa: E402
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NumNeighbors  # noqa: E402
 from torch_geometric.testing import MyFeatureStore, MyGraphStore  # noqa: E402
@@ -295,6 +295,114 @@ def test_stores_of_others_give_what_their_data_gives():
         NeighborLoader((features, edges), [2], input_nodes="author", weight_attr="weight")
 
 
+@pytest.mark.filterwarnings("ignore:Cannot convert to bidirectional")
+@pytest.mark.parametrize("more", [dict(), dict(replace=True), dict(subgraph_type="bidirectional")])
+def test_each_seed_of_a_disjoint_batch_has_a_tree_of_its_own(more):
+    data = made()
+    seeds = torch.tensor([7, 3, 80, 7, 12])
+    loader = NeighborLoader(data, [3, -1], input_nodes=("paper", seeds), batch_size=4, disjoint=True, **more)
+    assert not loader.direct
+    for batch, of in zip(loader, seeds.split(4), strict=True):
+        assert batch["paper"].n_id[: len(of)].equal(of) and batch["paper"].batch[: len(of)].tolist() == list(range(len(of)))
+        for name in data.node_types:
+            pairs = torch.stack([batch[name].batch, batch[name].n_id]).t().tolist()
+            assert len(pairs) == len({tuple(pair) for pair in pairs}) == batch[name].num_nodes
+        for names in data.edge_types:
+            row, col = batch[names].edge_index
+            assert batch[names[0]].batch[row].equal(batch[names[2]].batch[col])
+        if "subgraph_type" not in more:
+            check(batch, data)
+            for name in data.node_types:
+                assert sum(batch[name].num_sampled_nodes) == batch[name].num_nodes
+
+
+def test_a_disjoint_batch_has_the_whole_neighbourhood_of_each_seed():
+    data = made()
+    options = dict(num_neighbors=[-1, -1], batch_size=3)
+    (together,) = NeighborLoader(data, input_nodes=("author", [5, 9, 5]), disjoint=True, **options)
+    for tree, seed in enumerate([5, 9, 5]):
+        (alone,) = NeighborLoader(data, input_nodes=("author", [seed]), **options)
+        for name in data.node_types:
+            assert torch.equal(together[name].n_id[together[name].batch == tree], alone[name].n_id)
+        for names in data.edge_types:
+            in_tree = together[names[2]].batch[together[names].edge_index[1]] == tree
+            assert torch.equal(together[names].e_id[in_tree], alone[names].e_id)
+
+
+def on_disk(path):
+    """`made()` with names that a dataset may have, written to `path`."""
+    data, named = made(), HeteroData(name="small")
+    for name, store in data.node_items():
+        named[name.replace(" ", "-")].update({key: store[key] for key in store if key not in ("train_mask", "mean")})
+    named["author"].x = data["author"].x.float()
+    for names, store in data.edge_items():
+        named[tuple(name.replace(" ", "-").replace(".", "_") for name in names)].update(store)
+    return named, from_pyg(named, path)
+
+
+@pytest.mark.parametrize("subgraph_type", ["directional", "induced"])
+def test_a_dataset_of_several_types_gives_what_its_data_gives(tmp_path, subgraph_type):
+    path = tmp_path / "data"
+    data, dataset = on_disk(path)
+    for given in (path, str(path), dataset):
+        for kind in (dict(), dict(batch_sampler=[[1, 2], [3, 60]])):
+            kind = kind or dict(batch_size=20, shuffle=True)
+            loader = NeighborLoader(given, [3, 2], input_nodes="paper", subgraph_type=subgraph_type, **kind)
+            assert loader.direct is ("batch_size" in kind) and loader.data[WRITES].num_edges == 300
+            kept = list(loader)
+            assert len(kept) == (5 if loader.direct else 2)
+            for batch in kept:
+                check(batch, data)
+                assert batch.metadata() == data.metadata()
+                assert set(batch["paper"].keys()) >= {"x", "y", "n_id", "input_id", "batch_size"}
+    pickled = pickle.dumps(loader)
+    # Not the tables, which the process that reads it maps.
+    assert data["paper"].x[:8].numpy().tobytes() not in pickled
+    for batch in pickle.loads(pickled):
+        check(batch, data)
+
+
+def test_features_that_two_directions_share_are_found_by_edge_id(tmp_path):
+    random = torch.Generator().manual_seed(5)
+    ends = torch.stack([torch.randint(30, (200,), generator=random), torch.randint(40, (200,), generator=random)])
+    rows = torch.rand(200, 3, generator=random)
+    nodes = {"paper": dict(features=torch.eye(40), train_idx=[0]), "author": 30}
+    write_dataset(tmp_path / "data", nodes=nodes, edges={WRITES: dict(edge_index=ends, features=rows, reverse=True)})
+    back = ("paper", "rev_writes", "author")
+    loader = NeighborLoader(tmp_path / "data", [4, 4], input_nodes=("paper", range(12)), batch_size=6)
+    for batch in loader:
+        for names, edges in ((WRITES, ends), (back, ends.flip(0))):
+            found = batch[names]
+            assert found.num_edges > 0 and torch.equal(found.edge_attr, rows[found.e_id])
+            ids = batch[names[0]].n_id[found.edge_index[0]], batch[names[2]].n_id[found.edge_index[1]]
+            assert torch.equal(torch.stack(ids), edges[:, found.e_id])
+    for batch in NeighborLoader(tmp_path / "data", [4], input_nodes="paper", subgraph_type="bidirectional"):
+        assert "edge_attr" not in batch[WRITES] and "edge_attr" not in batch[back]
+
+
+def test_weights_of_a_dataset_of_several_types_choose_its_picks(tmp_path):
+    data, _ = on_disk(tmp_path / "data")
+    cites = ("paper", "cites", "paper")
+    chosen = NeighborLoader(tmp_path / "data", [1], input_nodes="paper", batch_size=90, weight_attr="edge_weight")
+    torch.manual_seed(1)
+    weights = [batch[cites].edge_weight.mean() for _ in range(20) for batch in chosen]
+    assert sum(weights) / len(weights) > data[cites].edge_weight.mean() + 0.05
+    with pytest.raises(ValueError, match="weight_attr='chance': of a dataset it is \"edge_weight\""):
+        NeighborLoader(tmp_path / "data", [1], input_nodes="paper", weight_attr="chance")
+
+
+def test_a_path_of_one_type_and_one_relation_gives_a_data(tmp_path):
+    ends = torch.randint(9, (2, 40))
+    nodes, edges = {"user": dict(features=torch.eye(9), train_idx=[0])}, {("user", "follows", "user"): ends}
+    dataset = write_dataset(tmp_path / "data", nodes=nodes, edges=edges)
+    (batch,) = NeighborLoader(tmp_path / "data", [3], batch_size=9)
+    assert isinstance(batch, Data) and batch.x.equal(torch.eye(9)[batch.n_id])
+    (batch,) = NeighborLoader(dataset, [3], input_nodes="user", batch_size=9)
+    assert isinstance(batch, HeteroData) and batch["user"].x.equal(torch.eye(9)[batch["user"].n_id])
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        NeighborLoader(tmp_path / "nowhere", [3])
+
+
 def test_a_state_resumes_within_an_epoch_and_torchs_seed_repeats_it():
     data = made()
     options = dict(num_neighbors=[3, 2], input_nodes="paper", batch_size=20, shuffle=True)
@@ -340,7 +448,7 @@ def test_what_it_cannot_do_is_refused_by_name():
         (dict(input_nodes="papr"), "input_nodes is 'papr': expected a node type"),
         (dict(input_nodes=("venue", [3])), "input_nodes: entry 0 is 3, but the nodes are 0 to 2"),
         (dict(input_nodes=("venue", torch.ones(4, dtype=torch.bool))), "a mask of 4, but there are 3 nodes"),
-        (dict(disjoint=True), "disjoint=True is only supported with one type"),
+        (dict(disjoint=True, subgraph_type="induced"), "disjoint=True is not supported with subgraph_type=\"induced\""),
         (dict(subgraph_type="some"), "subgraph_type='some'"),
         (dict(time_attr="time"), "time_attr='time' is not supported"),
         (dict(weight_attr="none"), "weight_attr='none': no edges in data have this attribute"),

@@ -186,3 +186,55 @@ def test_rows_and_edges_that_a_typed_model_reads_are_named_where_missing(trained
         model(trained.x, {of: edges for of, edges in trained.edge_index.items() if of[1] != "has"})
     with pytest.raises(ValueError, match="1 layers: 2 are needed"):
         model(trained.x, [trained.edge_index])
+
+
+LINE = (
+    "train bare --model rsage --fanouts=-1,-1 --slot-bytes 64MiB --batch-size 40 --dropout 0 --hidden 8 --embedding-dim 5 "
+    "--keep last"
+)
+ALL = {"fanouts": [-1, -1], "batch_size": 40, "slot_bytes": 64 << 20}
+
+
+@pytest.fixture(scope="module")
+def tables(trained):
+    """A graph whose users have no features, and checkpoints of a model before and after training."""
+    trained.run("generate bare --kind typed --nodes 400 --avg-degree 8 --feat-dim 6 --classes 6 --seed 3 --featureless")
+    trained.run(f"{LINE} --epochs 1 --lr 1e-30 --checkpoint begun")
+    trained.run(f"{LINE} --epochs 13 --lr 0.01 --checkpoint ended")
+    return trained
+
+
+def test_trained_rows_in_torch_say_what_predict_says(tables):
+    line = "predict bare --checkpoint ended --eval sampled --slot-bytes 64MiB --overwrite"
+    tables.run(f"{line} --probabilities p.npy")
+    model = uvatrain.load_model(tables.folder / "ended")
+    assert list(model.embeddings) == ["user"] and not any("embedding" in name for name in model.state_dict())
+    assert model.embeddings["user"].shape[1] == 5
+    shares = torch.from_numpy(np.load(tables.folder / "p.npy"))
+    with torch.no_grad():
+        for batch in uvatrain.Loader(tables.folder / "bare", **ALL):
+            close(model(model.inputs(batch), batch.blocks).softmax(1), shares[batch["item"].seeds])
+
+
+def test_training_of_tables_equals_torchs_sparse_adam_within_rounding(tables):
+    model, ended = (uvatrain.load_model(tables.folder / name) for name in ("begun", "ended"))
+    table = torch.nn.Embedding.from_pretrained(model.embeddings["user"].clone(), freeze=False, sparse=True)
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    sparse = torch.optim.SparseAdam(table.parameters(), lr=0.01)
+    loader = uvatrain.Loader(tables.folder / "bare", **ALL)
+    steps = 0
+    for _ in range(13):
+        for batch in loader:
+            rows = {**batch.x_dict, "user": table(batch["user"].n_id.long())}
+            loss = torch.nn.functional.cross_entropy(model(rows, batch.blocks), batch["item"].y)
+            adam.zero_grad()
+            sparse.zero_grad()
+            loss.backward()
+            adam.step()
+            sparse.step()
+            steps += 1
+    assert steps >= 50
+    found, begun = ended.embeddings["user"], model.embeddings["user"]
+    assert (found - table.weight).abs().max() < 1e-4 < (found - begun).abs().max()
+    for name, value in ended.state_dict().items():
+        assert (value - model.state_dict()[name]).abs().max() < 1e-4, name

@@ -23,4 +23,4 @@ pub use partial_sums::{BeginPlace, KeptRows, PartialSumBytes, PartialSums, SumBe
 pub use place::{HostPlace, HostSource, HostTable, Reduction, SumPlace, SumSource, TableSource};
 pub use remote::{Remote, RemoteCounts};
 pub use threads::{TASK_BYTES, divide, gather_pool};
-pub use trained_rows::{InitialRows, TrainedError, TrainedRows, read_rows};
+pub use trained_rows::{InitialRows, InitialValues, TrainedError, TrainedRows, read_rows};

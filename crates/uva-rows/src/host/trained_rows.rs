@@ -56,10 +56,22 @@ fn run<T: Send>(pool: Option<&ThreadPool>, call: impl FnOnce() -> T + Send) -> T
     }
 }
 
+/// The distribution that the first values of a table are drawn from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InitialValues {
+    /// Uniform in ±√(6 / (rows + width)), as Glorot and Bengio's ("xavier") initialisation.
+    #[default]
+    Xavier,
+    /// Normal with mean 0 and variance 1.
+    Normal,
+}
+
 /// The first values of a table, drawn for each row from the seed, the table's number and the row's own id: they depend
 /// neither on threads nor on the order of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct InitialRows<'i> {
+    /// Their distribution.
+    pub values: InitialValues,
     /// The seed of the run.
     pub seed: u64,
     /// The number of the node type.
@@ -69,7 +81,7 @@ pub struct InitialRows<'i> {
 }
 
 impl InitialRows<'_> {
-    /// Writes rows that are uniform in ±√(6 / (rows + width)), as Glorot and Bengio's ("xavier") initialisation.
+    /// Writes the rows of a table.
     ///
     /// # Errors
     /// If the lengths do not fit together.
@@ -90,7 +102,11 @@ impl InitialRows<'_> {
         let write = |(task, part): (usize, &mut [f32])| {
             for (row, out) in (task * rows_of_task..).zip(part.chunks_exact_mut(width)) {
                 let id = self.original.map_or(row as u64, |original| original[row] as u64);
-                write_row(Vectors::widest(), out, mix(key.wrapping_add(id)), bound);
+                let key = mix(key.wrapping_add(id));
+                match self.values {
+                    InitialValues::Xavier => write_row(Vectors::widest(), out, key, bound),
+                    InitialValues::Normal => write_normal_row(out, key),
+                }
             }
         };
         if width > 0 {
@@ -107,6 +123,15 @@ uva_ops::vectorized! {
             let drawn = mix(key.wrapping_add(column as u64)) >> 40;
             *value = (drawn as f32 / (1_u32 << 23) as f32 - 1.0) * bound;
         }
+    }
+}
+
+/// By Box and Muller (1958), in double precision.
+fn write_normal_row(row: &mut [f32], key: u64) {
+    for (column, value) in row.iter_mut().enumerate() {
+        let drawn = mix(key.wrapping_add(column as u64));
+        let [length, angle] = [drawn >> 32, drawn & 0xffff_ffff].map(|half| half as f64 / 2_f64.powi(32));
+        *value = ((-2.0 * (1.0 - length).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()) as f32;
     }
 }
 
@@ -260,7 +285,9 @@ mod tests {
     fn rows_begin_with_the_values_that_the_formula_gives() {
         let (rows, width) = (5000, 9);
         let mut table = vec![0.0; rows * width];
-        InitialRows { seed: 7, table: 2, original: None }.write(&mut table, width, None).unwrap();
+        InitialRows { values: InitialValues::Xavier, seed: 7, table: 2, original: None }
+            .write(&mut table, width, None)
+            .unwrap();
         let (row, column) = (4321, 5);
         let id = mix(7_u64.wrapping_add(1 << 63)).wrapping_add(2 << 40).wrapping_add(row);
         let drawn = (mix(mix(id).wrapping_add(column)) >> 40) as f64 / 2_f64.powi(24);
@@ -269,18 +296,34 @@ mod tests {
         let (mean, bound) = (table.iter().sum::<f32>() / table.len() as f32, (6.0 / 5009.0_f32).sqrt());
         assert!(mean.abs() < 1e-3 && table.iter().all(|value| value.abs() <= bound));
         let mut other = vec![0.0; table.len()];
-        InitialRows { seed: 7, table: 3, original: None }.write(&mut other, width, None).unwrap();
+        InitialRows { values: InitialValues::Xavier, seed: 7, table: 3, original: None }
+            .write(&mut other, width, None)
+            .unwrap();
         assert!(table.iter().zip(&other).filter(|(one, other)| one == other).count() < 10);
     }
 
     #[test]
-    fn first_rows_depend_on_original_ids_and_not_on_threads() {
+    fn normal_rows_have_mean_0_and_variance_1() {
         let (rows, width) = (5000, 9);
         let mut table = vec![0.0; rows * width];
-        InitialRows { seed: 1, table: 0, original: None }.write(&mut table, width, None).unwrap();
+        let draws = InitialRows { values: InitialValues::Normal, seed: 7, table: 2, original: None };
+        draws.write(&mut table, width, Some(&pool())).unwrap();
+        let mean = |power: i32| {
+            table.iter().map(|&value| f64::from(value).powi(power)).sum::<f64>() / table.len() as f64
+        };
+        let expected = [(1, 0.0), (2, 1.0), (3, 0.0), (4, 3.0)];
+        assert!(expected.iter().all(|&(power, value)| (mean(power) - value).abs() < 0.1));
+        assert!(table.iter().all(|value| value.is_finite()));
+    }
+
+    #[test]
+    fn first_rows_depend_on_original_ids_and_not_on_threads() {
+        let (rows, width, values) = (5000, 9, InitialValues::Xavier);
+        let mut table = vec![0.0; rows * width];
+        InitialRows { values, seed: 1, table: 0, original: None }.write(&mut table, width, None).unwrap();
         let original: Vec<i64> = (0..rows as i64).map(|row| (row * 7 + 3) % rows as i64).collect();
         let mut reordered = vec![0.0; rows * width];
-        let draws = InitialRows { seed: 1, table: 0, original: Some(&original) };
+        let draws = InitialRows { values, seed: 1, table: 0, original: Some(&original) };
         draws.write(&mut reordered, width, Some(&pool())).unwrap();
         let mut read = vec![0.0; rows * width];
         read_rows(&table, width, &original, &mut read, Some(&pool())).unwrap();

@@ -1,16 +1,19 @@
 //! The order and the batches in which an epoch visits the nodes of a split.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use uva_graph::Split;
+use uva_ops::{Vectors, vectorized};
 
 use crate::limits::MAX_EPOCH;
-use crate::philox::{RandomPurpose, StreamKey, philox4x32};
+use crate::philox::{RandomPurpose, StreamKey, lanes};
 use crate::{InvalidOption, SampleError};
 
 /// Number of seeds below which one thread is faster than waking others.
 const PARALLEL_FROM: usize = 1 << 15;
 
-/// The approximate number of seeds per bucket of the shuffle. Only a bucket's keys are in memory at a time, 256 KiB per
+/// The approximate number of seeds per bucket of the shuffle. Only a bucket's keys are in memory at a time, 384 KiB per
 /// thread; keys of all seeds would need 16 bytes each.
 const BUCKET: usize = 1 << 14;
 /// The maximum number of buckets, as a power of two: the shuffle writes to all of them alternately.
@@ -28,8 +31,9 @@ pub struct SeedOrder {
     batch_size: usize,
     /// Seeds in batches: all, or those of the full batches.
     used: usize,
-    /// Scratch of the shuffle of few seeds: a key and its position. Empty if not needed.
-    keys: Vec<(u64, u32)>,
+    vectors: Vectors,
+    /// Scratch of the shuffle of few seeds.
+    bucket: BucketSort,
     order: Vec<u32>,
 }
 
@@ -59,7 +63,8 @@ impl SeedOrder {
             shuffle,
             batch_size,
             used: if drop_last { len - len % batch_size } else { len },
-            keys: if shuffle && len < PARALLEL_FROM { vec![(0, 0); len] } else { Vec::new() },
+            vectors: Vectors::widest(),
+            bucket: BucketSort::default(),
             order: (0..end).collect(),
         })
     }
@@ -81,27 +86,22 @@ impl SeedOrder {
         if !self.shuffle {
             return Ok(());
         }
-        let Self { seed, split, .. } = *self;
-        let keyed = |position: u32| {
-            let stream = StreamKey {
-                seed,
-                node: u64::from(position),
-                purpose: RandomPurpose::SeedShuffle,
-                layer: 0,
-                batch: 0,
-                epoch,
-                split,
-            };
-            let [low, high, ..] = philox4x32(stream.key(), stream.counter(0));
-            (u64::from(high) << 32 | u64::from(low), position)
+        let stream = StreamKey {
+            seed: self.seed,
+            node: 0,
+            purpose: RandomPurpose::SeedShuffle,
+            layer: 0,
+            batch: 0,
+            epoch,
+            split: self.split,
         };
+        let vectors = self.vectors;
+        let write_keys = |positions: &[u32], keys: &mut [u64]| keys_of(vectors, &stream, positions, keys);
         if self.order.len() < PARALLEL_FROM {
-            for (position, pair) in (0..).zip(&mut self.keys) {
-                *pair = keyed(position);
-            }
-            sort_into(&mut self.keys, &mut self.order);
+            (0..).zip(&mut self.order).for_each(|(position, place)| *place = position);
+            self.bucket.sort(&mut self.order, 0, write_keys);
         } else {
-            sort_in_buckets(&mut self.order, keyed);
+            sort_in_buckets(&mut self.order, write_keys);
         }
         Ok(())
     }
@@ -133,32 +133,89 @@ impl SeedOrder {
     }
 }
 
-/// Sorts pairs of key and position, and writes the positions in that order.
-fn sort_into(pairs: &mut [(u64, u32)], order: &mut [u32]) {
-    // No two pairs are equal, so an unstable sort has one result.
-    pairs.sort_unstable();
-    for (place, &(_, position)) in order.iter_mut().zip(&*pairs) {
-        *place = position;
+vectorized! {
+    /// The random keys of these positions: the first two words of each, the low one first.
+    fn keys_of<const LANES: usize>(stream: &StreamKey, positions: &[u32], keys: &mut [u64]) {
+        let [_, c1, c2, c3] = stream.counter(0);
+        for (positions, keys) in positions.chunks(LANES).zip(keys.chunks_mut(LANES)) {
+            let mut c0 = [0; LANES];
+            c0[..positions.len()].copy_from_slice(positions);
+            let [low, high, ..] = lanes(stream.key(), c0, [c1; LANES], [c2; LANES], c3);
+            for (lane, key) in keys.iter_mut().enumerate() {
+                *key = u64::from(high[lane]) << 32 | u64::from(low[lane]);
+            }
+        }
     }
 }
 
-/// Orders all positions by their pairs. A bucket holds those whose keys begin with the same bits. Each bucket is sorted
-/// separately, with recomputed keys. The result is that of one sort.
-fn sort_in_buckets(order: &mut [u32], keyed: impl Fn(u32) -> (u64, u32) + Sync) {
+/// Sorts positions whose keys begin with the same bits. Its memory is kept for the next bucket.
+#[derive(Default)]
+struct BucketSort {
+    keys: Vec<u64>,
+    pairs: Vec<(u64, u32)>,
+    ends: Vec<u32>,
+}
+
+impl BucketSort {
+    /// Sorts positions by (key, position). Their keys, which `write_keys` computes, begin with the same `common` bits.
+    ///
+    /// Keys are random, so the bits that follow divide the positions into groups of a few, in one pass.
+    fn sort(&mut self, positions: &mut [u32], common: u32, write_keys: impl Fn(&[u32], &mut [u64])) {
+        let Self { keys, pairs, ends } = self;
+        keys.resize(positions.len(), 0);
+        pairs.resize(positions.len(), (0, 0));
+        write_keys(positions, keys);
+        let bits = (positions.len() / 4).max(2).ilog2();
+        let group = |key: u64| ((key << common) >> (64 - bits)) as usize;
+        ends.clear();
+        ends.resize(1 << bits, 0);
+        keys.iter().for_each(|key| ends[group(*key)] += 1);
+        let mut begin = 0;
+        for end in &mut *ends {
+            // Where the group begins, until its pairs have been written.
+            begin += std::mem::replace(end, begin);
+        }
+        for (key, position) in keys.iter().zip(&*positions) {
+            let place = &mut ends[group(*key)];
+            pairs[*place as usize] = (*key, *position);
+            *place += 1;
+        }
+        let mut begin = 0;
+        for end in &*ends {
+            // No two pairs are equal, so an unstable sort has one result.
+            pairs[begin..*end as usize].sort_unstable();
+            begin = *end as usize;
+        }
+        positions.iter_mut().zip(&*pairs).for_each(|(place, (_, position))| *place = *position);
+    }
+}
+
+/// Orders all positions by (key, position). A bucket holds those whose keys begin with the same bits. Each bucket is
+/// sorted separately, with recomputed keys. The result is that of one sort.
+fn sort_in_buckets(order: &mut [u32], write_keys: impl Fn(&[u32], &mut [u64]) + Sync) {
     let bits = (order.len() / BUCKET).max(2).ilog2().min(MOST_BUCKETS);
-    let bucket = |position: u32| (keyed(position).0 >> (64 - bits)) as usize;
+    let bucket = |key: u64| (key >> (64 - bits)) as usize;
     // Not truncated: `SeedOrder::new` rejected longer splits.
-    let positions = 0..order.len() as u32;
-    let counts = positions
-        .clone()
-        .into_par_iter()
+    let len = order.len() as u32;
+    let pieces: Vec<Range<u32>> =
+        (0..len).step_by(BUCKET).map(|first| first..len.min(first + BUCKET as u32)).collect();
+    let write_piece = |piece: &Range<u32>, positions: &mut Vec<u32>, keys: &mut Vec<u64>| {
+        positions.clear();
+        positions.extend(piece.clone());
+        keys.resize(positions.len(), 0);
+        write_keys(positions, keys);
+    };
+    let counts = pieces
+        .par_iter()
         .fold(
-            || vec![0_u32; 1 << bits],
-            |mut counts, position| {
-                counts[bucket(position)] += 1;
-                counts
+            || (vec![0_u32; 1 << bits], Vec::new(), Vec::new()),
+            |(mut counts, mut positions, mut keys), piece| {
+                write_piece(piece, &mut positions, &mut keys);
+                keys.iter().for_each(|key| counts[bucket(*key)] += 1);
+                (counts, positions, keys)
             },
         )
+        .map(|(counts, ..)| counts)
         .reduce(
             || vec![0; 1 << bits],
             |mut sums, counts| {
@@ -172,10 +229,14 @@ fn sort_in_buckets(order: &mut [u32], keyed: impl Fn(u32) -> (u64, u32) + Sync) 
         begins.push(begin);
         begin += count;
     }
-    for position in positions {
-        let place = &mut begins[bucket(position)];
-        order[*place as usize] = position;
-        *place += 1;
+    let (mut positions, mut keys) = (Vec::new(), Vec::new());
+    for piece in &pieces {
+        write_piece(piece, &mut positions, &mut keys);
+        for (key, position) in keys.iter().zip(&positions) {
+            let place = &mut begins[bucket(*key)];
+            order[*place as usize] = *position;
+            *place += 1;
+        }
     }
     let mut rest = order;
     let mut buckets = Vec::with_capacity(counts.len());
@@ -184,11 +245,9 @@ fn sort_in_buckets(order: &mut [u32], keyed: impl Fn(u32) -> (u64, u32) + Sync) 
         buckets.push(bucket);
         rest = others;
     }
-    buckets.into_par_iter().for_each_init(Vec::new, |pairs, bucket| {
-        pairs.clear();
-        pairs.extend(bucket.iter().map(|&position| keyed(position)));
-        sort_into(pairs, bucket);
-    });
+    buckets
+        .into_par_iter()
+        .for_each_init(BucketSort::default, |sort, bucket| sort.sort(bucket, bits, &write_keys));
 }
 
 #[cfg(test)]
@@ -229,19 +288,27 @@ mod tests {
 
     #[test]
     fn an_order_made_in_buckets_is_that_of_one_sort() {
-        for len in [PARALLEL_FROM, 5 * BUCKET + 3, 40 * BUCKET + 1] {
-            let keyed = |position: u32| {
-                (u64::from(position).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15), position)
-            };
-            let mut pairs: Vec<(u64, u32)> = (0..len as u32).map(keyed).collect();
-            let (mut whole, mut in_buckets) = (vec![0; len], vec![0; len]);
-            sort_into(&mut pairs, &mut whole);
-            sort_in_buckets(&mut in_buckets, keyed);
-            assert!(whole == in_buckets, "{len}");
-            // Keys with equal leading bits make one bucket of all.
-            let keyed = |position: u32| (u64::from(!position), position);
-            sort_in_buckets(&mut in_buckets, keyed);
-            assert!(in_buckets.iter().copied().eq((0..len as u32).rev()), "{len}");
+        let sorted = |len: u32, key: &(dyn Fn(u32) -> u64 + Sync)| {
+            let mut pairs: Vec<(u64, u32)> = (0..len).map(|position| (key(position), position)).collect();
+            pairs.sort_unstable();
+            pairs.into_iter().map(|(_, position)| position).collect::<Vec<u32>>()
+        };
+        for len in [PARALLEL_FROM, 5 * BUCKET + 3, 40 * BUCKET + 1].map(|len| len as u32) {
+            // Keys with equal leading bits make one bucket, and one group, of all.
+            let spread = |position: u32| (u64::from(position) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let alike = |position: u32| u64::from(!position);
+            let equal = |_: u32| 7;
+            for key in [&spread as &(dyn Fn(u32) -> u64 + Sync), &alike, &equal] {
+                let write_keys = |positions: &[u32], keys: &mut [u64]| {
+                    keys.iter_mut().zip(positions).for_each(|(to, position)| *to = key(*position));
+                };
+                let mut in_buckets = vec![0; len as usize];
+                sort_in_buckets(&mut in_buckets, write_keys);
+                assert!(in_buckets == sorted(len, key), "{len}");
+                let mut one: Vec<u32> = (0..len).collect();
+                BucketSort::default().sort(&mut one, 0, write_keys);
+                assert!(one == in_buckets, "{len}");
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use crate::TrainError;
 use crate::hops::steps::steps;
 use crate::input::check::{check_padding, check_table, refuse};
 use crate::input::model_input::{InputSettings, ModelInput, another_input};
-use crate::input::prepared::{ArrayPlace, Prepared};
+use crate::input::prepared::{ArrayPlace, InputRows, Prepared};
 use crate::input::zeros::Zeros;
 use crate::step::{Builder, Named};
 use uva_batch::{BatchColumns, Column};
@@ -33,7 +33,7 @@ impl ModelInput for HopTables {
         place: ArrayPlace,
     ) -> Result<Prepared<'a>, TrainError> {
         let tables = (0..tables_read(settings)).filter_map(|part| batch.get(Column::X.part(part)));
-        let tables = tables.map(|array| place.tensor(&array, "feature rows"));
+        let tables = tables.map(|array| place.tensor(&array, "feature rows").map(InputRows::Given));
         Ok(Prepared { tables: tables.collect::<Result<_, _>>()?, blocks: Vec::new() })
     }
 

@@ -107,19 +107,35 @@ impl Front {
         })
     }
 
-    /// Gradients of the parameters, in their order, from that of the result. `saved` is of a training pass.
+    /// Whether the input rows at this place are trained.
+    pub(crate) fn trains_input(&self, place: usize) -> bool {
+        match self {
+            Self::Relations(network) => network.trains_input(place),
+            _ => false,
+        }
+    }
+
+    /// Gradients of the parameters, in their order, and of the input rows that are trained, in their order, from that of
+    /// the result. `saved` is of a training pass.
     pub(crate) fn backward(
         &self,
         saved: &Saved,
         blocks: &[Block<'_>],
         gradient: &Tensor,
-    ) -> Result<Vec<Tensor>, TrainError> {
-        match (self, saved) {
-            (Self::Alone | Self::Mean(_), Saved::Nothing) => Ok(Vec::new()),
-            (Self::Maps(maps), Saved::Maps(inputs)) => maps.backward(inputs, gradient),
-            (Self::Attention(_), Saved::Attention(saved)) => saved.backward(gradient),
-            (Self::Relations(network), Saved::Relations(saved)) => network.backward(saved, blocks, gradient),
-            _ => Err(TrainError::Input("a backward pass after another model's forward pass".to_owned())),
-        }
+    ) -> Result<(Vec<Tensor>, Vec<Tensor>), TrainError> {
+        let of_parameters = match (self, saved) {
+            (Self::Alone | Self::Mean(_), Saved::Nothing) => Vec::new(),
+            (Self::Maps(maps), Saved::Maps(inputs)) => maps.backward(inputs, gradient)?,
+            (Self::Attention(_), Saved::Attention(saved)) => saved.backward(gradient)?,
+            (Self::Relations(network), Saved::Relations(saved)) => {
+                return network.backward(saved, blocks, gradient);
+            }
+            _ => {
+                return Err(TrainError::Input(
+                    "a backward pass after another model's forward pass".to_owned(),
+                ));
+            }
+        };
+        Ok((of_parameters, Vec::new()))
     }
 }

@@ -14,10 +14,33 @@ use uva_model::Task;
 pub(crate) struct Prepared<'a> {
     /// Feature rows in place: one table of the input nodes, or next to sums of the last block's destinations; for a hop
     /// set a table for each hop that the model reads, for a typed graph one for each node type.
-    pub(crate) tables: Vec<Borrowed<'a>>,
+    pub(crate) tables: Vec<InputRows<'a>>,
     /// The hops, the one at the seeds first; empty for a hop set. For a typed graph those of the relations that the model
     /// uses, in the order of its layers.
     pub(crate) blocks: Vec<Block<'a>>,
+}
+
+/// Input rows of a batch.
+pub(crate) enum InputRows<'a> {
+    /// Feature rows.
+    Given(Borrowed<'a>),
+    /// Rows of a table that is trained.
+    Trained {
+        /// The number of the table.
+        table: usize,
+        /// The ids of the nodes.
+        ids: &'a [i64],
+    },
+}
+
+impl<'a> InputRows<'a> {
+    /// The table and the ids of trained rows.
+    pub(crate) fn trained(&self) -> Option<(usize, &'a [i64])> {
+        match *self {
+            Self::Given(_) => None,
+            Self::Trained { table, ids } => Some((table, ids)),
+        }
+    }
 }
 
 /// How the arrays of a batch are converted to tensors.

@@ -5,7 +5,7 @@ use crate::block::aggregate::Block;
 use crate::block::block_kernel::RawBlock;
 use crate::input::check::{check, host_lists, host_values};
 use crate::input::model_input::{InputSettings, ModelInput};
-use crate::input::prepared::{ArrayPlace, Prepared};
+use crate::input::prepared::{ArrayPlace, InputRows, Prepared};
 use crate::input::zeros::Zeros;
 use crate::step::{Builder, Named};
 use crate::torch::borrowed::Borrowed;
@@ -57,7 +57,7 @@ impl ModelInput for SampledBlocks {
         if let Some(sums) = sums {
             blocks.push(Block::given(batch.layers[listed], place.tensor(&sums, "sums")?));
         }
-        Ok(Prepared { tables: vec![rows], blocks })
+        Ok(Prepared { tables: vec![InputRows::Given(rows)], blocks })
     }
 
     fn zeros<'z>(&self, settings: &InputSettings<'_>, zeros: &'z Zeros) -> BatchColumns<'z> {

@@ -4,7 +4,7 @@ use crate::TrainError;
 use crate::block::aggregate::{Block, HostLists};
 use crate::input::check::{check_lists, refuse};
 use crate::input::model_input::{InputSettings, ModelInput, another_input};
-use crate::input::prepared::{ArrayPlace, Prepared};
+use crate::input::prepared::{ArrayPlace, InputRows, Prepared};
 use crate::input::zeros::Zeros;
 use crate::step::{Builder, Named};
 use crate::torch::borrowed::{Number, values};
@@ -49,12 +49,17 @@ impl TypedBlocks {
     /// The number of nodes of a type that are destinations of the block at `level`, or below the last block all nodes.
     fn count(&self, batch: &BatchColumns<'_>, level: usize, of_type: usize) -> Result<usize, TrainError> {
         let key = match self.into[of_type] {
-            _ if level == self.wiring.layers.len() => Column::X.part(of_type),
-            Some(relation) => between(Column::Indptr, level, relation),
-            None => Column::X.part(of_type),
+            Some(relation) if level < self.wiring.layers.len() => between(Column::Indptr, level, relation),
+            _ => self.input_key(of_type),
         };
         let array = batch.get(key).ok_or_else(|| self.missing(key))?;
         Ok(if key.column == Column::Indptr { array.rows.saturating_sub(1) } else { array.rows })
+    }
+
+    /// The column with a row for each node of a type: its features, or without features the ids that its table has rows of.
+    fn input_key(&self, of_type: usize) -> ColumnKey {
+        let has_features = self.graph.types[of_type].columns.is_some();
+        (if has_features { Column::X } else { Column::InputNodes }).part(of_type)
     }
 
     fn missing(&self, key: ColumnKey) -> TrainError {
@@ -115,16 +120,17 @@ impl TypedBlocks {
     }
 
     fn check_rows(&self, batch: &BatchColumns<'_>, of_type: usize) -> Result<(), TrainError> {
-        let key = Column::X.part(of_type);
-        let (rows, expected) = (batch.get(key).ok_or_else(|| self.missing(key))?, &self.graph.types[of_type]);
-        match (rows.width, expected.columns) {
+        let key = self.input_key(of_type);
+        let rows = batch.get(key).ok_or_else(|| self.missing(key))?;
+        match (rows.width, self.graph.types[of_type].columns) {
+            // The table checks the ids.
+            (_, None) => Ok(()),
             (Some(found), Some(columns)) if found == columns => Ok(()),
-            (found, columns) => refuse(format!(
-                "{}: {} columns for a model of {}",
-                self.name(key),
-                found.unwrap_or(1),
-                columns.unwrap_or(0)
-            )),
+            (found, Some(columns)) => {
+                refuse(
+                    format!("{}: {} columns for a model of {columns}", self.name(key), found.unwrap_or(1),),
+                )
+            }
         }
     }
 }
@@ -176,9 +182,15 @@ impl ModelInput for TypedBlocks {
         let ArrayPlace::Host = place else {
             return refuse(format!("`model={}` trains on the CPU only", settings.model.name()));
         };
+        let mut trained = 0;
         let table = |&of_type: &usize| {
-            let key = Column::X.part(of_type);
-            place.tensor(&batch.get(key).ok_or_else(|| self.missing(key))?, &self.name(key))
+            let key = self.input_key(of_type);
+            if key.column == Column::InputNodes {
+                trained += 1;
+                return Ok(InputRows::Trained { table: trained - 1, ids: self.values(batch, key)? });
+            }
+            let array = batch.get(key).ok_or_else(|| self.missing(key))?;
+            place.tensor(&array, &self.name(key)).map(InputRows::Given)
         };
         let block = |used| Block::new(settings.model, &self.lists(batch, used)?, &[], settings.kind);
         Ok(Prepared {
@@ -208,8 +220,12 @@ impl ModelInput for TypedBlocks {
             }
         }
         for &of_type in &self.wiring.inputs {
-            let columns = self.graph.types[of_type].columns.unwrap_or(0);
-            batch = batch.with(Column::X.part(of_type), zeros.table(zeros.rows[layers], columns));
+            let rows = zeros.rows[layers];
+            let array = match self.graph.types[of_type].columns {
+                Some(columns) => zeros.table(rows, columns),
+                None => zeros.ids(rows),
+            };
+            batch = batch.with(self.input_key(of_type), array);
         }
         batch
     }

@@ -14,7 +14,8 @@ pub(crate) struct Zeros {
     pub(crate) offsets: Vec<i32>,
     pub(crate) degrees: Vec<i32>,
     values: Vec<f32>,
-    classes: Vec<i64>,
+    /// Ids, or classes.
+    numbers: Vec<i64>,
     marks: Vec<u8>,
 }
 
@@ -35,7 +36,7 @@ impl Zeros {
             offsets: (0..=most as i32).collect(),
             degrees: vec![1; most],
             values: vec![0.0; most * widest],
-            classes: vec![0; Self::SEEDS],
+            numbers: vec![0; most.max(Self::SEEDS)],
             marks: vec![0; Self::SEEDS * outputs],
             rows,
         }
@@ -44,12 +45,16 @@ impl Zeros {
     pub(crate) fn labels(&self, task: Task) -> Labels<'_> {
         let classes = task.outputs;
         match task.kind {
-            TaskKind::SingleLabel => Labels::Single(&self.classes),
+            TaskKind::SingleLabel => Labels::Single(&self.numbers[..Self::SEEDS]),
             TaskKind::MultiLabel => Labels::Multi { classes, values: &self.marks },
             TaskKind::Regression(_) => {
                 Labels::Regression { columns: Some(classes), values: &self.values[..Self::SEEDS * classes] }
             }
         }
+    }
+
+    pub(crate) fn ids(&self, rows: usize) -> ColumnArray<'_> {
+        ColumnArray::vector(&self.numbers[..rows], Element::I64)
     }
 
     pub(crate) fn table(&self, rows: usize, columns: usize) -> ColumnArray<'_> {

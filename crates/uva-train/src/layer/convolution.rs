@@ -3,15 +3,15 @@
 use crate::TrainError;
 use crate::block::aggregate::Block;
 use crate::nn::initial::glorot;
+use crate::nn::product::{Factor, Products};
 use crate::nn::random::SplitMix64;
-use crate::nn::rowwise::linear;
 use tch::{Device, Kind, Tensor};
 use uva_ops::lists::projects_first;
 
 /// A linear map without bias, [outputs, inputs] as PyTorch stores one.
 type Weight = Tensor;
 
-/// The parameters of such a layer.
+/// Such a layer.
 pub(crate) enum Convolution {
     /// h_v = W_own x_v + W_neighbours mean(x_u) + b.
     Sage {
@@ -21,6 +21,7 @@ pub(crate) enum Convolution {
         neighbours: Weight,
         /// Added once.
         bias: Tensor,
+        products: Products,
     },
     /// h_v = W Σ w_uv x_u + b, the sum including v itself.
     Gcn {
@@ -28,49 +29,62 @@ pub(crate) enum Convolution {
         weight: Weight,
         /// Added after it.
         bias: Tensor,
+        products: Products,
     },
 }
 
-/// The state that the backward pass needs, by the order taken.
-pub(crate) enum Saved {
+/// The state that the backward pass needs.
+pub(crate) struct Saved {
+    /// The rows of the destinations, for their own map; GCN has none.
+    own: Option<Factor>,
+    order: Order,
+}
+
+/// The order taken.
+enum Order {
     /// Aggregated first: the weighted sums, [destinations, inputs].
-    Aggregated(Tensor),
-    /// Multiplied first: no state is needed.
-    MultipliedFirst,
+    Aggregated(Factor),
+    /// Multiplied first: all rows, [sources, inputs].
+    MultipliedFirst(Factor),
 }
 
 impl Convolution {
     /// GraphSAGE's.
     pub(crate) fn sage(
-        inputs: usize,
-        outputs: usize,
+        (inputs, outputs): (usize, usize),
+        products: Products,
         options: (Kind, Device),
         random: &mut SplitMix64,
     ) -> Result<Self, TrainError> {
         let mut weight = || glorot(&[outputs, inputs], inputs + outputs, options, random);
         let (own, neighbours) = (weight()?, weight()?);
-        Ok(Self::Sage { own, neighbours, bias: Tensor::f_zeros([outputs as i64], options)? })
+        Ok(Self::Sage { own, neighbours, bias: Tensor::f_zeros([outputs as i64], options)?, products })
     }
 
     /// GCN's.
     pub(crate) fn gcn(
-        inputs: usize,
-        outputs: usize,
+        (inputs, outputs): (usize, usize),
+        products: Products,
         options: (Kind, Device),
         random: &mut SplitMix64,
     ) -> Result<Self, TrainError> {
         let weight = glorot(&[outputs, inputs], inputs + outputs, options, random)?;
-        Ok(Self::Gcn { weight, bias: Tensor::f_zeros([outputs as i64], options)? })
+        Ok(Self::Gcn { weight, bias: Tensor::f_zeros([outputs as i64], options)?, products })
     }
 
     /// A copy on `device`; if it is already there, with the same storage.
     pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
         let copy = |tensor: &Tensor| tensor.f_to_device(device);
         Ok(match self {
-            Self::Sage { own, neighbours, bias } => {
-                Self::Sage { own: copy(own)?, neighbours: copy(neighbours)?, bias: copy(bias)? }
+            Self::Sage { own, neighbours, bias, products } => Self::Sage {
+                own: copy(own)?,
+                neighbours: copy(neighbours)?,
+                bias: copy(bias)?,
+                products: *products,
+            },
+            Self::Gcn { weight, bias, products } => {
+                Self::Gcn { weight: copy(weight)?, bias: copy(bias)?, products: *products }
             }
-            Self::Gcn { weight, bias } => Self::Gcn { weight: copy(weight)?, bias: copy(bias)? },
         })
     }
 
@@ -80,43 +94,49 @@ impl Convolution {
         Ok(weight.size2()?.0)
     }
 
+    fn products(&self) -> Products {
+        let (Self::Sage { products, .. } | Self::Gcn { products, .. }) = self;
+        *products
+    }
+
     pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
         match self {
-            Self::Sage { own, neighbours, bias } => {
+            Self::Sage { own, neighbours, bias, .. } => {
                 vec![("own.weight", own), ("neighbours.weight", neighbours), ("bias", bias)]
             }
-            Self::Gcn { weight, bias } => vec![("weight", weight), ("bias", bias)],
+            Self::Gcn { weight, bias, .. } => vec![("weight", weight), ("bias", bias)],
         }
     }
 
     /// From rows that already have the sums, [rows, inputs] or for GraphSAGE [rows, 2 × inputs], to [rows, outputs].
     pub(crate) fn forward_given(&self, x: &Tensor) -> Result<Tensor, TrainError> {
-        Ok(match self {
-            Self::Sage { own, neighbours, bias } => {
+        match self {
+            Self::Sage { own, neighbours, bias, products } => {
                 let [rows, sums] = halves(x)?;
-                let mut out = rows.f_linear(own, Some(bias))?;
-                out.f_addmm_(&sums, &neighbours.f_tr()?)?
+                let out = products.linear(&products.factor(&rows)?, own, Some(bias))?;
+                products.add(out, &products.factor(&sums)?, neighbours)
             }
-            Self::Gcn { weight, bias } => x.f_linear(weight, Some(bias))?,
-        })
+            Self::Gcn { weight, bias, products } => products.linear(&products.factor(x)?, weight, Some(bias)),
+        }
     }
 
     /// Gradients of the parameters, in their order, from that of the result of [`Convolution::forward_given`].
     pub(crate) fn backward_given(&self, x: &Tensor, gradient: &Tensor) -> Result<Vec<Tensor>, TrainError> {
         let of_bias = gradient.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
-        let transposed = gradient.f_tr()?;
+        let products = self.products();
+        let gradient = products.factor(gradient)?;
+        let of_weight = |x: &Tensor| products.of_weight(&gradient, &products.factor(x)?);
         Ok(match self {
             Self::Sage { .. } => {
                 let [rows, sums] = halves(x)?;
-                vec![transposed.f_mm(&rows)?, transposed.f_mm(&sums)?, of_bias]
+                vec![of_weight(&rows)?, of_weight(&sums)?, of_bias]
             }
-            Self::Gcn { .. } => vec![transposed.f_mm(x)?, of_bias],
+            Self::Gcn { .. } => vec![of_weight(x)?, of_bias],
         })
     }
 
-    /// From [sources, inputs] to [destinations, outputs], and the state that [`Convolution::backward`] needs in
-    /// addition to `x`. `input_gradient` announces that the gradient of `x` will be requested; it affects only the
-    /// order.
+    /// From [sources, inputs] to [destinations, outputs], and the state that [`Convolution::backward`] needs.
+    /// `input_gradient` announces that the gradient of `x` will be requested; it affects only the order.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
@@ -136,38 +156,47 @@ impl Convolution {
                 outputs,
                 input_gradient,
             );
-        let rows = if multiply_first { linear(x, weight)? } else { x.shallow_clone() };
+        let products = self.products();
+        let (rows, all) = if multiply_first {
+            let all = products.factor(x)?;
+            (products.linear(&all, weight, None)?, Some(all))
+        } else {
+            (x.shallow_clone(), None)
+        };
         let mut sums = block.aggregate(&rows)?;
         if let Some(own) = &block.own {
             let _ = sums.f_addcmul_(&own_rows(&rows)?, own)?;
         }
-        let saved =
-            if multiply_first { Saved::MultipliedFirst } else { Saved::Aggregated(sums.shallow_clone()) };
-        let out = match self {
-            Self::Sage { own, bias, .. } => {
-                let mut out = own_rows(x)?.f_linear(own, Some(bias))?;
-                // The product is added directly: one table less to write and read.
-                if multiply_first { out.f_add_(&sums)? } else { out.f_addmm_(&sums, &weight.f_tr()?)? }
-            }
-            Self::Gcn { bias, .. } => {
-                if multiply_first {
-                    sums.f_add_(bias)?
-                } else {
-                    sums.f_linear(weight, Some(bias))?
-                }
+        let own = matches!(self, Self::Sage { .. }).then(|| products.factor(&own_rows(x)?)).transpose()?;
+        let result = match (self, &own) {
+            (Self::Sage { own, bias, .. }, Some(rows)) => Some(products.linear(rows, own, Some(bias))?),
+            _ => None,
+        };
+        let (Self::Sage { bias, .. } | Self::Gcn { bias, .. }) = self;
+        let (out, order) = match (all, result) {
+            (Some(all), None) => (sums.f_add_(bias)?, Order::MultipliedFirst(all)),
+            (Some(all), Some(mut out)) => (out.f_add_(&sums)?, Order::MultipliedFirst(all)),
+            (None, result) => {
+                let sums = products.factor(&sums)?;
+                let out = match result {
+                    // The product is added directly: one table less to write and read.
+                    Some(out) => products.add(out, &sums, weight)?,
+                    None => products.linear(&sums, weight, Some(bias))?,
+                };
+                (out, Order::Aggregated(sums))
             }
         };
+        let saved = Saved { own, order };
         Ok((out, saved))
     }
 
-    /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
+    /// Gradients of the parameters, in their order, and of the input rows if requested, from that of the result.
     ///
     /// Written by hand instead of recorded by autograd. Autograd's backward of the bag is 1.5 to 17 times slower than
     /// the transposed bag (`aggregate.rs`), and its graph would keep the slot's memory. `tests/blocks/gradients.rs`
     /// compares every element with finite differences.
     pub(crate) fn backward(
         &self,
-        x: &Tensor,
         saved: &Saved,
         block: &Block<'_>,
         gradient: &Tensor,
@@ -176,7 +205,8 @@ impl Convolution {
         let destinations = block.destinations as i64;
         let (Self::Sage { neighbours: weight, .. } | Self::Gcn { weight, .. }) = self;
         let of_bias = gradient.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
-        let transposed = gradient.f_tr()?;
+        let products = self.products();
+        let factor = products.factor(gradient)?;
         // Back through the aggregation, the own row's share of it included.
         let spread = |of_sums: &Tensor| -> Result<Tensor, TrainError> {
             let rows = block.spread(of_sums)?;
@@ -185,25 +215,26 @@ impl Convolution {
             }
             Ok(rows)
         };
-        let (of_weight, mut of_x) = match saved {
-            Saved::Aggregated(sums) => {
-                let of_x = if input_gradient { Some(spread(&gradient.f_mm(weight)?)?) } else { None };
-                (transposed.f_mm(sums)?, of_x)
+        let (of_weight, of_x) = match &saved.order {
+            Order::Aggregated(sums) => {
+                let of_x =
+                    if input_gradient { Some(spread(&products.of_rows(&factor, weight)?)?) } else { None };
+                (products.of_weight(&factor, sums)?, of_x)
             }
-            Saved::MultipliedFirst => {
-                let of_products = spread(gradient)?;
-                let of_x = if input_gradient { Some(of_products.f_mm(weight)?) } else { None };
-                (of_products.f_tr()?.f_mm(x)?, of_x)
+            Order::MultipliedFirst(rows) => {
+                let of_products = products.factor(&spread(gradient)?)?;
+                let of_x = if input_gradient { Some(products.of_rows(&of_products, weight)?) } else { None };
+                (products.of_weight(&of_products, rows)?, of_x)
             }
         };
-        let of_parameters = match self {
-            Self::Sage { own, .. } => {
-                if let Some(of_x) = &mut of_x {
-                    let _ = of_x.f_narrow(0, 0, destinations)?.f_addmm_(gradient, own)?;
+        let of_parameters = match (self, &saved.own) {
+            (Self::Sage { own, .. }, Some(rows)) => {
+                if let Some(of_x) = &of_x {
+                    products.add_of_rows(of_x.f_narrow(0, 0, destinations)?, &factor, own)?;
                 }
-                vec![transposed.f_mm(&x.f_narrow(0, 0, destinations)?)?, of_weight, of_bias]
+                vec![products.of_weight(&factor, rows)?, of_weight, of_bias]
             }
-            Self::Gcn { .. } => vec![of_weight, of_bias],
+            _ => vec![of_weight, of_bias],
         };
         Ok((of_parameters, of_x))
     }

@@ -15,6 +15,7 @@ use self::isomorphism::Isomorphism;
 use crate::TrainError;
 use crate::block::aggregate::Block;
 use crate::nn::dropout::Draws;
+use crate::nn::product::Products;
 use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, TrainerOptions};
@@ -49,9 +50,14 @@ impl Layer {
         place: (Kind, Device),
         random: &mut SplitMix64,
     ) -> Result<Self, TrainError> {
+        let products = || Products::of(options.matmul_precision);
         Ok(match options.model {
-            ModelKind::Sage => Self::Convolution(Convolution::sage(inputs, outputs, place, random)?),
-            ModelKind::Gcn => Self::Convolution(Convolution::gcn(inputs, outputs, place, random)?),
+            ModelKind::Sage => {
+                Self::Convolution(Convolution::sage((inputs, outputs), products()?, place, random)?)
+            }
+            ModelKind::Gcn => {
+                Self::Convolution(Convolution::gcn((inputs, outputs), products()?, place, random)?)
+            }
             ModelKind::Gin => Self::Isomorphism(Isomorphism::new((inputs, outputs), place, random)?),
             ModelKind::Gine => {
                 let layer = EdgeIsomorphism::new((inputs, outputs), options.edge_dim, place, random)?;
@@ -137,7 +143,7 @@ impl Layer {
     ) -> Result<(Vec<Tensor>, Option<Tensor>), TrainError> {
         match (self, saved) {
             (Self::Convolution(layer), Saved::Convolution(saved)) => {
-                layer.backward(x, saved, block, gradient, input_gradient)
+                layer.backward(saved, block, gradient, input_gradient)
             }
             (Self::Attention(layer), Saved::Attention(saved)) => {
                 layer.backward(x, saved, block, gradient, input_gradient)

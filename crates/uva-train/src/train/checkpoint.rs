@@ -11,7 +11,7 @@ use tch::{Device, Kind, Tensor};
 use uva_model::checkpoint::{
     Checkpoint, CheckpointError, MARKER, StepObserver, StoredModel, TrainerState, store,
 };
-use uva_model::{Metric, Task, TaskKind, TrainerOptions};
+use uva_model::{MatmulPrecision, Metric, Task, TaskKind, TrainerOptions};
 
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
@@ -48,7 +48,7 @@ pub(crate) fn write_observed(
         best: trainer.best.is_some(),
         keep: trainer.keep,
     };
-    store(directory, &tensors, kept, fingerprint, state, observer)
+    store(directory, (&tensors, &trainer.embeddings.contents()?), kept, fingerprint, state, observer)
 }
 
 /// Loads parameters, optimiser state and best parameters into `trainer`, which then continues as the saved trainer
@@ -77,6 +77,8 @@ pub fn restore(
     let (model, first, second) = (load("model")?, load("adam.first")?, load("adam.second")?);
     let best = if checkpoint.trainer().best { Some(load("best")?) } else { None };
 
+    trainer.embeddings.restore(checkpoint.embeddings())?;
+
     // Everything fits: from here on no step can be refused.
     let _no_grad = tch::no_grad_guard();
     for ((_, parameter), saved) in parameters.iter().zip(&model) {
@@ -104,9 +106,9 @@ pub fn load_model(
     threads: Option<usize>,
 ) -> Result<Trainer, CheckpointError> {
     let StoredModel { options, input_dim, outputs, kind } = checkpoint.model()?.over_neighbours();
-    let options = TrainerOptions { threads, ..options };
+    let options = TrainerOptions { threads, matmul_precision: MatmulPrecision::Float32, ..options };
     let task = Task { outputs, kind, metric };
-    let trainer = Trainer::new(&options, input_dim, task, device).map_err(|error| {
+    let mut trainer = Trainer::new(&options, input_dim, task, device).map_err(|error| {
         if error.is_usage() {
             checkpoint.damaged(format!("its model: {error}"))
         } else if error.is_missing() {
@@ -117,7 +119,9 @@ pub fn load_model(
     })?;
     let file = SafeTensors::deserialize(checkpoint.tensors())
         .map_err(|error| checkpoint.damaged(format!("its tensors cannot be read: {error}")))?;
-    let group = checkpoint.trainer().kept().group();
+    let kept = checkpoint.trainer().kept();
+    trainer.embeddings.load(checkpoint.embeddings(), kept)?;
+    let group = kept.group();
     let _no_grad = tch::no_grad_guard();
     for (name, mut parameter) in trainer.model.parameters() {
         let saved = load_tensor(checkpoint, &file, &format!("{group}.{name}"), &parameter)?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod adam;
 pub mod checkpoint;
+pub(crate) mod embeddings;
 pub(crate) mod late;
 pub(crate) mod rehearsal;
 pub(crate) mod trainer;

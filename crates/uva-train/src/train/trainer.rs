@@ -6,14 +6,15 @@ use crate::cuda::TorchCuda;
 use crate::evaluation::Evaluation;
 use crate::hops::inputs::Inputs;
 use crate::input::model_input::InputSettings;
-use crate::input::prepared::Prepared;
+use crate::input::prepared::{InputRows, Prepared};
 use crate::input::targets::{Tally, Targets};
-use crate::model::{self, Model};
+use crate::model::{self, Gradients, Model};
 use crate::nn::dropout::Draws;
 use crate::nn::random::batch_seed;
 use crate::torch::device::TrainDevice;
 use crate::torch::threads;
 use crate::train::adam::Adam;
+use crate::train::embeddings::Embeddings;
 use crate::train::late::{LateResults, OwnNumbers, Reading};
 use crate::{TrainError, torch::borrowed::Borrowed};
 use std::sync::Arc;
@@ -57,6 +58,8 @@ pub struct Trainer {
     device: TrainDevice,
     pub(crate) model: Model,
     pub(crate) adam: Adam,
+    /// The tables of node types without features.
+    pub(crate) embeddings: Embeddings,
     /// Copies of all parameters, in their order.
     pub(crate) best: Option<Vec<Tensor>>,
     /// Which parameters a checkpoint calls the model.
@@ -101,7 +104,7 @@ impl Trainer {
         }
         let model = Model::new(options, input_dim, task.outputs, (kind, device.torch()))?;
         let adam = Adam::new(&model.parameters(), options.learning_rate, options.weight_decay, device)?;
-        let options = options.clone();
+        let (options, embeddings) = (options.clone(), Embeddings::new(options)?);
         let trainer = Self {
             options,
             input_dim,
@@ -110,6 +113,7 @@ impl Trainer {
             device,
             model,
             adam,
+            embeddings,
             best: None,
             keep: Keep::Best,
             class_weights: None,
@@ -119,6 +123,18 @@ impl Trainer {
         trainer.options.threads.map_or(Ok(()), threads::check)?;
         trainer.use_threads();
         Ok(trainer)
+    }
+
+    /// Draws the first rows of the tables of node types without features again, for types whose nodes had other ids before
+    /// their dataset was reordered: `original` has these by type. A row then does not depend on the order.
+    ///
+    /// # Errors
+    /// [`TrainError::Input`] for another number of ids than nodes.
+    pub fn reorder_embeddings<'i>(
+        &mut self,
+        original: &dyn Fn(&str) -> Option<&'i [i64]>,
+    ) -> Result<(), TrainError> {
+        self.embeddings.reorder(&self.options, original)
     }
 
     /// The trainer's options.
@@ -278,6 +294,9 @@ impl Trainer {
         columns: &BatchColumns<'_>,
         late: &mut LateResults,
     ) -> Result<(), TrainError> {
+        if !self.embeddings.is_empty() {
+            return Err(TrainError::Input("tables of node types are trained on the CPU only".to_owned()));
+        }
         late.begin()?;
         let proof = columns.proof;
         let prepared = Prepared::new(&self.trains(), columns)?;
@@ -290,7 +309,7 @@ impl Trainer {
         let own = OwnNumbers { loss: &loss.f_detach()?, correct: &correct, labelled: &labelled };
         let skipped = late.judge(Some(own), proof, self.device)?;
         let gradients = self.gradients(&forward, &prepared.blocks, &logits, &loss)?;
-        self.adam.step(&self.model.parameters(), gradients, Some(skipped))
+        self.adam.step(&self.model.parameters(), gradients.parameters, Some(skipped))
     }
 
     /// Whether results must be read before the next batch can be enqueued.
@@ -334,10 +353,15 @@ impl Trainer {
         }
         let value = value as f32;
         if !value.is_finite() {
+            if let Some((node_type, node)) = self.embeddings.not_finite(&prepared.tables) {
+                return Err(TrainError::RowDiverged { epoch, node_type, node });
+            }
             return Err(TrainError::Diverged { epoch, batch, loss: value });
         }
         let gradients = self.gradients(&forward, &prepared.blocks, &logits, &loss)?;
-        self.adam.step(&self.model.parameters(), gradients, None)?;
+        self.adam.step(&self.model.parameters(), gradients.parameters, None)?;
+        let (steps, learning_rate) = (self.adam.steps()?, self.options.learning_rate);
+        self.embeddings.step(&prepared.tables, &gradients.rows, steps, learning_rate)?;
         Ok(Step { loss: value, correct, labelled })
     }
 
@@ -361,14 +385,14 @@ impl Trainer {
         Ok(Forward { forward, logits, loss })
     }
 
-    /// Gradients of all parameters, in their order.
+    /// Gradients of all parameters, and of trained input rows.
     fn gradients(
         &self,
         forward: &model::Forward,
         blocks: &[Block<'_>],
         logits: &Tensor,
         loss: &Tensor,
-    ) -> Result<Vec<Tensor>, TrainError> {
+    ) -> Result<Gradients, TrainError> {
         let of_logits = Tensor::f_run_backward(&[loss], &[logits], false, false)?.swap_remove(0);
         self.model.backward(forward, blocks, of_logits)
     }
@@ -419,7 +443,7 @@ impl Trainer {
         let copies: Result<Vec<Tensor>, _> =
             self.model.parameters().iter().map(|(_, p)| p.f_detach_copy()).collect();
         self.best = Some(copies?);
-        Ok(())
+        self.embeddings.keep_best()
     }
 
     /// Restores the best parameters, and returns whether there were any. The optimiser's moments don't change.
@@ -432,6 +456,7 @@ impl Trainer {
         for ((_, mut parameter), saved) in self.model.parameters().into_iter().zip(best) {
             parameter.f_copy_(saved)?;
         }
+        self.embeddings.restore_best();
         Ok(true)
     }
 
@@ -479,8 +504,14 @@ impl Trainer {
     }
 
     /// The tables of a batch as the model reads them.
-    pub(crate) fn inputs(&self, tables: &[Borrowed<'_>]) -> Result<Inputs, TrainError> {
-        Ok(Inputs(tables.iter().map(|rows| self.features(rows)).collect::<Result<_, _>>()?))
+    pub(crate) fn inputs(&self, tables: &[InputRows<'_>]) -> Result<Inputs, TrainError> {
+        let rows = |rows: &InputRows<'_>| match *rows {
+            InputRows::Given(ref rows) => self.features(rows),
+            InputRows::Trained { table, ids } => {
+                Ok(self.embeddings.rows(table, ids)?.f_to_kind(self.kind)?)
+            }
+        };
+        Ok(Inputs(tables.iter().map(rows).collect::<Result<_, _>>()?))
     }
 
     /// Rows as the first layer reads them: converted to the model's number type if necessary, and normalised.

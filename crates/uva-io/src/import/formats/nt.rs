@@ -2,10 +2,11 @@
 //!
 //! All subjects and objects are nodes of one type `entity`, in the order of their text, which `node_names.txt` keeps.
 //! Relations are in the order of their IRIs, and have the name of the last part; `source_name` in `meta.json` has the
-//! whole IRI. Literals may be dropped, with their triples. In a directory, `trainingSet.tsv`, `validationSet.tsv` and `testSet.tsv` have splits and labels: the first
-//! column is the IRI of an entity, the last one its class.
+//! whole IRI. Literals may be dropped, with their triples. In a directory, `trainingSet.tsv`, `validationSet.tsv` and
+//! `testSet.tsv` have splits and labels: the first column is the IRI of an entity, the last one its class, unless the
+//! options name them. Another such file may have labels alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +33,7 @@ pub(crate) const IMPORTER: Importer = Importer {
     source: SourceKind::Either(
         "a file of N-Triples, or a directory with one, and with trainingSet.tsv and testSet.tsv",
     ),
-    takes: &[Extra::Reverse, Extra::Literals],
+    takes: &[Extra::Reverse, Extra::Literals, Extra::Labels],
     import,
 };
 
@@ -49,7 +50,7 @@ const MOST_NODES: u64 = 1 << 31;
 fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let file = triples_file(request)?;
     let Found { nodes, relations, triples } = Found::of(&file, request)?;
-    let sets = if request.source.is_dir() { Sets::read(request, &nodes)? } else { Sets::default() };
+    let sets = Sets::read(request, &nodes)?;
     let count = nodes.names.len() as u64;
     let mut entity = GraphPlan::node_type(ENTITY, count);
     if !sets.classes.is_empty() {
@@ -256,7 +257,8 @@ fn triple(line: &[u8], literals: Option<Literals>) -> Result<Option<[&str; 3]>, 
 #[derive(Default)]
 struct Sets {
     splits: [Option<Vec<i64>>; 3],
-    labels: Vec<(i64, String)>,
+    /// The class of each labelled node.
+    labels: BTreeMap<i64, String>,
     /// In the order of their text.
     classes: Vec<String>,
 }
@@ -264,34 +266,66 @@ struct Sets {
 impl Sets {
     fn read(request: &ImportRequest<'_>, nodes: &Ordered) -> Result<Self, GraphError> {
         let mut sets = Sets::default();
-        for (split, name) in sets.splits.iter_mut().zip(SPLITS) {
-            let path = request.file(name);
-            if !path.is_file() {
-                continue;
-            }
-            let (mut ids, labels) = (Vec::new(), &mut sets.labels);
-            each_line(&path, &|_| {}, |line, text| {
-                let wrong = |problem: String| LineError::Line(problem);
-                let text = std::str::from_utf8(text).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
-                if line == 1 || text.is_empty() {
-                    return Ok(());
+        if request.source.is_dir() {
+            for (at, name) in SPLITS.into_iter().enumerate() {
+                let path = request.file(name);
+                if path.is_file() {
+                    sets.splits[at] = Some(sets.add(&path, request, nodes)?);
                 }
-                let (entity, rest) = text
-                    .split_once('\t')
-                    .ok_or_else(|| wrong("it has one column, two are needed".to_owned()))?;
-                let class = rest.rsplit('\t').next().unwrap_or(rest);
-                let node = nodes.numbers.get(&format!("<{entity}>"));
-                let node = *node.ok_or_else(|| wrong(format!("no triple has the entity {entity}")))?;
-                ids.push(node.cast_signed());
-                labels.push((node.cast_signed(), class.to_owned()));
-                Ok(())
-            })?;
-            *split = Some(ids);
+            }
         }
-        sets.classes = sets.labels.iter().map(|(_, class)| class.clone()).collect();
+        if let Some(path) = &request.options.labels.file {
+            sets.add(path, request, nodes)?;
+        }
+        sets.classes = sets.labels.values().cloned().collect();
         sets.classes.sort_unstable();
         sets.classes.dedup();
         Ok(sets)
+    }
+
+    /// Adds the classes of a table, and returns its entities.
+    fn add(
+        &mut self,
+        path: &Path,
+        request: &ImportRequest<'_>,
+        nodes: &Ordered,
+    ) -> Result<Vec<i64>, GraphError> {
+        let wrong = |problem: String| LineError::Line(problem);
+        let (mut ids, mut places) = (Vec::new(), [0, usize::MAX]);
+        each_line(path, &|_| {}, |line, text| {
+            let text = std::str::from_utf8(text).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+            let columns: Vec<&str> = text.split('\t').collect();
+            if line == 1 {
+                if let Some(named) = &request.options.labels.columns {
+                    for (place, name) in places.iter_mut().zip(named) {
+                        let found = columns.iter().position(|column| column == name);
+                        *place = found.ok_or_else(|| wrong(format!("it has no column {name}")))?;
+                    }
+                }
+                return Ok(());
+            }
+            if text.is_empty() {
+                return Ok(());
+            }
+            let last = columns.len() - 1;
+            if last == 0 {
+                return Err(wrong("it has one column, two are needed".to_owned()));
+            }
+            let places = places.map(|place| if place == usize::MAX { last } else { place });
+            let [Some(entity), Some(class)] = places.map(|place| columns.get(place)) else {
+                return Err(wrong(format!("it has {} columns, fewer than the first line", columns.len())));
+            };
+            let node = nodes.numbers.get(&format!("<{entity}>"));
+            let node = *node.ok_or_else(|| wrong(format!("no triple has the entity {entity}")))?;
+            let node = node.cast_signed();
+            let known = self.labels.insert(node, (*class).to_owned());
+            if let Some(known) = known.filter(|known| known != class) {
+                return Err(wrong(format!("{entity} has the class {class} here, and {known} before")));
+            }
+            ids.push(node);
+            Ok(())
+        })?;
+        Ok(ids)
     }
 
     fn write(

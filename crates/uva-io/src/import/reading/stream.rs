@@ -109,6 +109,11 @@ impl Archive {
         &self.path
     }
 
+    /// The names of all arrays, in their order as text.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.members.keys().map(String::as_str)
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
         self.members.contains_key(name)
     }

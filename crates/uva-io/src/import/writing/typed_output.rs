@@ -52,7 +52,8 @@ pub(crate) struct TypedSizes {
 }
 
 impl TypedSizes {
-    fn estimate(&self, options: &ImportOptions) -> ImportEstimate {
+    /// What the import takes.
+    pub(crate) fn estimate(&self, options: &ImportOptions) -> ImportEstimate {
         let (mut edges, mut disk, mut records, mut rows) = (0_u64, self.node_bytes, 0_u64, 0_u64);
         for sizes in &self.relations {
             edges = edges.saturating_add(sizes.entries);

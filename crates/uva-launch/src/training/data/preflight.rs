@@ -35,10 +35,14 @@ pub(crate) fn check(
         0 => String::new(),
         bytes => format!(", whose rows between the layers take {}", gib(bytes)),
     };
+    let tables = match footprint.embedding_bytes {
+        0 => String::new(),
+        bytes => format!("; trained rows of node types without features take {}", gib(bytes)),
+    };
     Err(RuntimeError::missing(format!(
         "training requires at least {} of memory, but {} leaves {}: the model has {} parameters (`hidden={}`, {} feature \
          columns, {} classes by {}), each with a gradient and two moments of Adam, and a logit for each class of {} \
-         seeds{rows_between}{evaluated}; {}lower `hidden` or `batch_size`, correct the number of classes, or free memory",
+         seeds{rows_between}{tables}{evaluated}; {}lower `hidden` or `batch_size`, correct the number of classes, or free memory",
         gib(need),
         limit.name,
         gib(limit.bytes),

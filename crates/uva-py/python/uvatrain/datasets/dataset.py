@@ -173,6 +173,21 @@ def opened(dataset: str | os.PathLike[str] | Dataset) -> Dataset:
     return dataset if isinstance(dataset, Dataset) else Dataset(dataset)
 
 
+def opened_any(path: str | os.PathLike[str]) -> Dataset | TypedDataset:
+    """The dataset at a path: a `TypedDataset` if its batches have types, as those of `uvatrain.Loader` do."""
+    try:
+        with open(os.path.join(path, "meta.json"), encoding="utf-8") as file:
+            meta = json.load(file)
+    except (OSError, ValueError):
+        # The opening reports what is wrong.
+        meta = None
+    if not isinstance(meta, dict) or "version" not in meta:
+        return Dataset(path)
+    typed = TypedDataset(path)
+    is_single = len(typed.node_types) == 1 and len(typed.edge_types) <= 1 and "features" in typed.nodes(typed.node_types[0])
+    return Dataset(path) if is_single else typed
+
+
 def _reopen(path: str, fingerprint: str) -> Dataset:
     dataset = Dataset(path)
     if dataset.fingerprint != fingerprint:

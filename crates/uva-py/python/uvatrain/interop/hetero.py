@@ -6,14 +6,14 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._arrays import as_int64
-from ..datasets.typed_dataset import TypedDataset, write_typed_dataset
+from ..datasets.typed_dataset import EdgeType, TypedDataset, write_typed_dataset
 from ..errors import warn
 from .from_pyg import adjacency, labels_of
 
-__all__ = ["from_hetero", "to_pyg", "valid_names"]
+__all__ = ["SharedRows", "edge_attributes", "from_hetero", "node_attributes", "to_pyg", "valid_names"]
 
 # Names that PyG's datasets give splits.
 _SPLITS = {
@@ -149,25 +149,45 @@ def to_pyg(dataset: TypedDataset) -> Any:
     from torch_geometric.data import HeteroData
 
     data = HeteroData()
-    names = {"features": "x", "labels": "y", "valid_idx": "val_idx"}
     for node_type, count in dataset.num_nodes.items():
-        store = data[node_type]
-        store.num_nodes = count
-        for name, array in dataset.nodes(node_type).items():
-            store[names.get(name, name)] = array
-    of_meta = {tuple(entry["type"]): entry for entry in dataset.meta.get("edges", [])}
-    names = {"features": "edge_attr", "weight": "edge_weight", "edge_id": "e_id"}
-    for edge_type in dataset.edge_types:
-        arrays, entry = dataset.edges(edge_type), of_meta.get(edge_type, {})
-        degrees = arrays["indptr"].diff()
+        data[node_type].num_nodes = count
+        data[node_type].update(node_attributes(dataset, node_type))
+    for edge_type, (attributes, shared) in edge_attributes(dataset).items():
+        lists = dataset.edges(edge_type)
+        degrees = lists["indptr"].diff()
         owners = torch.repeat_interleave(torch.arange(len(degrees)), degrees)
-        store = data[edge_type]
-        store.edge_index = torch.stack([arrays.pop("indices").long(), owners])
-        del arrays["indptr"]
-        if "feat_of" in entry:
-            arrays["features"] = dataset.edges(tuple(entry["feat_of"]))["features"]
-        if "features" in arrays and ("feat_of" in entry or entry.get("feat_rows") == "edge_id"):
-            arrays["features"] = arrays["features"][arrays["edge_id"]]
-        for name, array in arrays.items():
-            store[names.get(name, name)] = array
+        data[edge_type].edge_index = torch.stack([lists["indices"].long(), owners])
+        data[edge_type].update(attributes)
+        if shared is not None:
+            data[edge_type].edge_attr = shared.rows[shared.edge_id]
     return data
+
+
+def node_attributes(dataset: TypedDataset, node_type: str) -> dict[str, Any]:
+    """The arrays of a node type by the names that PyG's datasets give them."""
+    names = {"features": "x", "labels": "y", "valid_idx": "val_idx"}
+    return {names.get(name, name): array for name, array in dataset.nodes(node_type).items()}
+
+
+class SharedRows(NamedTuple):
+    """Features of edges in a table whose rows are found by `edge_id`."""
+
+    rows: Any
+    edge_id: Any
+
+
+def edge_attributes(dataset: TypedDataset) -> dict[EdgeType, tuple[dict[str, Any], SharedRows | None]]:
+    """The arrays of each relation, a row for each edge, by PyG's names; and its `edge_attr` where that is another table."""
+    entries = {tuple(entry["type"]): entry for entry in dataset.meta.get("edges", [])}
+    names = {"features": "edge_attr", "weight": "edge_weight", "edge_id": "e_id"}
+    made = {}
+    for edge_type in dataset.edge_types:
+        arrays, entry, shared = dataset.edges(edge_type), entries.get(edge_type, {}), None
+        owner = tuple(entry["feat_of"]) if "feat_of" in entry else edge_type
+        if owner != edge_type or entry.get("feat_rows") == "edge_id":
+            rows = dataset.edges((owner[0], owner[1], owner[2])).get("features")
+            shared = None if rows is None else SharedRows(rows, arrays["edge_id"])
+            arrays.pop("features", None)
+        kept = {name: array for name, array in arrays.items() if name not in ("indptr", "indices")}
+        made[edge_type] = {names.get(name, name): array for name, array in kept.items()}, shared
+    return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def load_model(
 
     checkpoint: the directory. keep: "best" for the parameters of the best epoch by validation, "last" for those after
     the last batch; None for what `train --keep` said. `model.metadata` has `kept`, `epoch` (from 0) and
-    `fingerprint`, what the batches of the training depended on.
+    `fingerprint`, what the batches of the training depended on. The trained rows of node types without features are in
+    `model.embeddings`, over private mappings of their files: they stay in host memory.
 
     Raises FileNotFoundError where there is no checkpoint, and ValueError for one that is damaged or of another version.
     """
@@ -76,6 +78,10 @@ def load_model(
     kept = (keep or trainer["keep"]) if has_best else "last"
     kind = RelationModel if "graph" in options else KINDS.get(options["model"], Model)
     model = kind(options)
+    if isinstance(model, RelationModel):
+        for name, shape, begin, of_last, of_best in opened[2]:
+            chosen = of_best if kept == "best" and of_best is not None else of_last
+            model.embeddings[name] = _rows(chosen, begin, shape)
     group = "best." if kept == "best" else "model."
     found = tensors_of(opened[1], checkpoint)
     own = {name.removeprefix(group): value for name, value in found.items() if name.startswith(group)}
@@ -92,3 +98,12 @@ def load_model(
         "fingerprint": contents.get("fingerprint"),
     }
     return model.to(device).eval()
+
+
+def _rows(path: Path, begin: int, shape: tuple[int, int]) -> torch.Tensor:
+    """The float32 rows of a file from this byte on. What is written to them does not reach the file."""
+    if 0 in shape:
+        return torch.empty(shape)
+    with path.open("rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    return torch.frombuffer(mapping, dtype=torch.float32, offset=begin).reshape(shape)

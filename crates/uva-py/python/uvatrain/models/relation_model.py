@@ -20,14 +20,16 @@ class RelationModel(nn.Module):
 
     Its parameters have the names of PyG's modules, for the relations on which the target's rows depend: `convs[L]` is a
     `HeteroConv` of `SAGEConv` or `GATConv` for each of `relations[L]` (rsage, rgat), or an `RGCNConv` of them in their
-    order (rgcn).
-    `options` are those that it was trained with, `metadata` what else the checkpoint says of it.
+    order (rgcn). `options` are those that it was trained with, `metadata` what else the checkpoint says of it.
+    `embeddings` has the trained rows of node types without features.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__()
         self.options = dict(options)
         self.metadata: dict[str, Any] = {}
+        #: [nodes, columns] by node type; no part of the state.
+        self.embeddings: dict[str, torch.Tensor] = {}
         graph, layers = options["graph"], options["layers"]
         #: The type of the nodes that the model has logits for.
         self.target: str = graph["target"]
@@ -37,7 +39,8 @@ class RelationModel(nn.Module):
         self._types: list[list[str]] = []
         layer = LAYERS[options["model"]]
         inputs = self._wire(graph, layers, layer.keeps_own_rows)
-        widths = {of_type["name"]: of_type.get("columns") for of_type in graph["types"]}
+        columns = options.get("embedding_dim") or options["hidden"]
+        widths = {of_type["name"]: of_type.get("columns", columns) for of_type in graph["types"]}
         outputs = options["targets"] if "targets" in options else options["classes"]
         if layer.has_one_width and len({widths[name] for name in inputs}) > 1:
             self.input = named((name, nn.Linear(widths[name], options["hidden"])) for name in inputs)
@@ -71,10 +74,15 @@ class RelationModel(nn.Module):
             read = (set() if self._root == "none" else read) | {source for source, _, _ in self.relations[0]}
         return [name for name in names if name in read]
 
+    def inputs(self, batch: Any) -> dict[str, torch.Tensor]:
+        """The input rows of a batch by node type: its features, and rows of `embeddings` for types without them."""
+        rows = {name: table[batch[name].n_id.to(table.device, torch.int64)] for name, table in self.embeddings.items()}
+        return {**batch.x_dict, **rows}
+
     def forward(self, x: Mapping[str, torch.Tensor], edge_index: Any) -> torch.Tensor:
         """The logits of the target's nodes (of regression, what is predicted).
 
-        x: feature rows by node type. edge_index: [2, edges] by relation as PyG has it, for all layers; or one such
+        x: input rows by node type, as `inputs` has them. edge_index: [2, edges] by relation as PyG has it, for all layers; or one such
         mapping for each layer, the hop at the seeds first; or `batch.blocks`, whose layers make rows for their
         destinations alone. With blocks there is a row for each seed, else one for each of the target's rows of x.
         """
@@ -83,9 +91,9 @@ class RelationModel(nn.Module):
         if len(by_layer) != layers:
             raise ValueError(f"edge_index has {len(by_layer)} layers: {layers} are needed")
         kind = next(self.parameters()).dtype
-        names = [of_type["name"] for of_type in self.options["graph"]["types"] if of_type["name"] in x]
-        dropout = self.options["input_dropout"]
-        rows = {name: functional.dropout(x[name].to(kind), dropout, self.training) for name in names}
+        types, dropout = self.options["graph"]["types"], self.options["input_dropout"]
+        shares = {of["name"]: dropout if "columns" in of else 0.0 for of in types if of["name"] in x}
+        rows = {name: functional.dropout(x[name].to(kind), share, self.training) for name, share in shares.items()}
         for name, map_of in self.input._modules.items() if hasattr(self, "input") else ():
             if name in rows:
                 rows[name] = cast("nn.Module", map_of)(rows[name])

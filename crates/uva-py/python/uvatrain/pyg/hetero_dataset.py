@@ -1,4 +1,4 @@
-"""Graphs of several types of nodes and edges, written as temporary datasets."""
+"""Graphs of several types of nodes and edges: datasets as PyG's data, and other data as temporary datasets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,32 @@ from torch_geometric.data.remote_backend_utils import num_nodes as nodes_of_stor
 
 from ..datasets.typed_dataset import EdgeType, TypedDataset, write_typed_dataset
 from ..interop.from_pyg import adjacency
-from ..interop.hetero import valid_names
+from ..interop.hetero import SharedRows, edge_attributes, node_attributes, valid_names
 from ..interop.in_memory import kept_for, written_for
 from .graph import is_table
 
-__all__ = ["of_hetero_data", "of_stores"]
+__all__ = ["attributes_of", "of_hetero_data", "of_stores"]
+
+#: What of a node type are lists of seeds, and no attributes of nodes.
+_OF_SPLITS = [f"{split}_{what}" for split in ("train", "val", "valid", "test") for what in ("idx", "time")]
+
+
+def attributes_of(dataset: TypedDataset) -> tuple[pyg_data.HeteroData, dict[EdgeType, SharedRows]]:
+    """The attributes of a dataset's nodes and edges, which view its files, and those in tables that `edge_id` looks up.
+
+    Edges stay in the dataset: each `edge_index` says how many there are, and takes no memory.
+    """
+    data, shared = pyg_data.HeteroData(), {}
+    for name, count in dataset.num_nodes.items():
+        data[name].num_nodes = count
+        arrays = node_attributes(dataset, name)
+        data[name].update({key: array for key, array in arrays.items() if key not in _OF_SPLITS})
+    for names, (attributes, table) in edge_attributes(dataset).items():
+        data[names].edge_index = torch.zeros((2, 1), dtype=torch.int64).expand(2, dataset.num_edges[names])
+        data[names].update(attributes)
+        if table is not None:
+            shared[names] = table
+    return data, shared
 
 
 def of_hetero_data(data: pyg_data.HeteroData, weight_attr: str | None) -> tuple[dict[str, int], TypedDataset]:

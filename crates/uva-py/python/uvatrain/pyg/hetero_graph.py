@@ -16,11 +16,12 @@ from torch_geometric.sampler import HeteroSamplerOutput, NumNeighbors
 from .._arrays import integer
 from ..datasets import Dataset, TypedDataset
 from ..errors import about
+from ..interop.hetero import SharedRows
 from ..loader import Loader
 from ..loader.arguments import hops_given
 from ..loader.typed_batch import EdgeType, Metadata, TypedBatch
 from .graph import Graph, Made, Sampled
-from .hetero_dataset import of_hetero_data, of_stores
+from .hetero_dataset import attributes_of, of_hetero_data, of_stores
 from .hetero_sampler import HeteroSampler
 
 __all__ = ["HeteroGraph"]
@@ -30,37 +31,55 @@ _ROOM_FOR_ALL = 2**62
 
 
 class HeteroGraph(Graph):
-    """A typed dataset, and a `HeteroData` or a pair of stores that has the attributes of its nodes and edges."""
+    """A typed dataset, and a `HeteroData` or a pair of stores that has the attributes of its nodes and edges.
+
+    data: None: the attributes are the dataset's.
+    """
 
     dataset: TypedDataset
 
     def __init__(self, data: Any, num_nodes: dict[str, int], edge_types: list[EdgeType], dataset: TypedDataset) -> None:
-        self.data = data
         self.num_nodes = num_nodes
         self.dataset = dataset
         #: The dataset's names of node types and relations, which may be others than those of `data`.
         self.types: dict[str, str] = dict(zip(num_nodes, dataset.node_types))
         self.relations: dict[EdgeType, EdgeType] = dict(zip(edge_types, dataset.edge_types))
-        #: The id of each edge of the dataset.
-        self.order: dict[EdgeType, Tensor] = {
-            names: dataset.edges(of)["edge_id"] for names, of in self.relations.items()
-        }
         # By target the dataset as a loader has opened it, for further ones.
         self._opened: dict[str, Dataset] = {}
         #: Types whose rows in the dataset are `x`.
         self.with_x = [name for name, of in self.types.items() if "features" in dataset.nodes(of)]
+        self.is_own = data is None
+        self._describe(data)
+
+    def _describe(self, data: Any) -> None:
+        self.shared: dict[EdgeType, SharedRows] = {}
+        #: The id of each edge of the dataset, where it is not its position.
+        self.order: dict[EdgeType, Tensor] = {}
+        if self.is_own:
+            data, self.shared = attributes_of(self.dataset)
+        else:
+            self.order = {names: self.dataset.edges(of)["edge_id"] for names, of in self.relations.items()}
+        self.data = data
         self._without_x: Any = None
         if self.with_x:
             self._without_x = copy.copy(data)
             for name in self.with_x:
                 # Of the same nodes, so that node attributes are still distinguished from the rest.
-                self._without_x[name].x = torch.empty((num_nodes[name], 0), dtype=torch.uint8)
+                self._without_x[name].x = torch.empty((self.num_nodes[name], 0), dtype=torch.uint8)
 
     @classmethod
     def of(cls, data: Any, weight_attr: str | None) -> HeteroGraph:
         if isinstance(data, pyg_data.HeteroData):
             num_nodes, dataset = of_hetero_data(data, weight_attr)
             return cls(data, num_nodes, data.edge_types, dataset)
+        if isinstance(data, TypedDataset):
+            has_weight = any("weight" in data.edges(names) for names in data.edge_types)
+            if weight_attr is not None and (weight_attr != "edge_weight" or not has_weight):
+                raise ValueError(
+                    f'weight_attr={weight_attr!r}: of a dataset it is "edge_weight", and a relation has to have weights '
+                    "(weight.npy)"
+                )
+            return cls(None, data.num_nodes, data.edge_types, data)
         if weight_attr is not None:
             raise ValueError(f"weight_attr={weight_attr!r} is not supported with a graph store, which has no weights")
         num_nodes, edge_types, dataset = of_stores(*data)
@@ -104,9 +123,7 @@ class HeteroGraph(Graph):
     def sampler(
         self, fanouts: dict[str, list[int]], *, replace: bool, subgraph_type: Any, disjoint: bool
     ) -> HeteroSampler:
-        if disjoint:
-            raise about("disjoint", ValueError("disjoint=True is only supported with one type of nodes and edges"))
-        return HeteroSampler(self, fanouts, replace=replace, subgraph_type=subgraph_type)
+        return HeteroSampler(self, fanouts, replace=replace, subgraph_type=subgraph_type, disjoint=disjoint)
 
     def why_not_direct(self, fanouts: dict[str, list[int]]) -> str | None:
         return None
@@ -134,7 +151,16 @@ class HeteroGraph(Graph):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": {}}
+        state = {**self.__dict__, "_opened": {}}
+        if self.is_own:
+            # A process that reads it maps the same files.
+            state.update(data=None, _without_x=None, shared={})
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.is_own:
+            self._describe(None)
 
     def sampled(self, batch: TypedBatch, is_directional: bool) -> Sampled:
         edges = {names: batch[of] for names, of in self.relations.items()}
@@ -160,6 +186,10 @@ class HeteroGraph(Graph):
             data = filter_hetero_data(whole, out.node, out.row, out.col, out.edge)
         for name, x in (given.x or {}).items():
             data[name].x = x
+        for names, table in self.shared.items():
+            edges = out.edge[names]
+            if edges is not None:
+                data[names].edge_attr = table.rows[table.edge_id[edges]]
         # As PyG's loaders leave an attribute of the user's alone.
         for name, ids in out.node.items():
             if "n_id" not in data[name]:
@@ -167,6 +197,7 @@ class HeteroGraph(Graph):
         for names, ids in out.edge.items():
             if "e_id" not in data[names] and ids is not None:
                 data[names].e_id = ids
+        data.set_value_dict("batch", out.batch)
         data.set_value_dict("num_sampled_nodes", out.num_sampled_nodes)
         data.set_value_dict("num_sampled_edges", out.num_sampled_edges)
         return data

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, HeteroSamplerOutput, NodeSamplerInput
 
-from .sampler import subgraph_type_of
+from .sampler import refuse_induced_trees, subgraph_type_of
 from .stores import ids_of
-from .subgraph import Induced, Relation
+from .subgraph import Induced, Relation, typed_forest
 
 if TYPE_CHECKING:
     from .hetero_graph import HeteroGraph
@@ -21,13 +21,25 @@ class HeteroSampler(BaseSampler):
     """Neighbours of seed nodes of one type, picked as `NeighborSampler` picks them, in each relation.
 
     Each call makes a `uvatrain.Loader` of one batch, which takes longer than sampling it: a loop has a loader of its own.
+
+    disjoint: sample a tree of its own for each seed, which is a batch of that loader.
     """
 
-    def __init__(self, graph: HeteroGraph, fanouts: dict[str, list[int]], *, replace: bool, subgraph_type: Any) -> None:
+    def __init__(
+        self,
+        graph: HeteroGraph,
+        fanouts: dict[str, list[int]],
+        *,
+        replace: bool,
+        subgraph_type: Any,
+        disjoint: bool = False,
+    ) -> None:
         self.graph = graph
         self.fanouts = fanouts
         self.replace = bool(replace)
         self.subgraph_type = subgraph_type_of(subgraph_type)
+        self.disjoint = bool(disjoint)
+        refuse_induced_trees(self.disjoint, self.subgraph_type)
         self._induced: Induced | None = None
         if self.subgraph_type == "induced":
             lists = {names: graph.dataset.edges(of) for names, of in graph.relations.items()}
@@ -54,12 +66,18 @@ class HeteroSampler(BaseSampler):
         seeds = ids_of("seeds", index.node)
         options = self.graph.loader_options(index.input_type, self.fanouts, False)
         seed = int(torch.randint(2**63 - 1, ()))
-        options.update(batch_size=seeds.numel(), replace=self.replace, prepare="whole", samplers=1)
+        options.update(batch_size=1 if self.disjoint else seeds.numel(), replace=self.replace, prepare="whole", samplers=1)
         with self.graph.loader(seeds, seed, **options) as loader:
-            batch: Any = next(iter(loader))
-            out: HeteroSamplerOutput = self.graph.sampled(batch, False).out
-            out.metadata = (index.input_id, index.time)
-            return self.shaped(out)
+            trees = [self._tree(batch) for batch in loader]
+        out = typed_forest(trees) if self.disjoint else trees[0]
+        out.metadata = (index.input_id, index.time)
+        return self.shaped(out)
+
+    def _tree(self, batch: Any) -> HeteroSamplerOutput:
+        out: HeteroSamplerOutput = self.graph.sampled(batch, False).out
+        # The slot becomes another batch's.
+        out.edge = {names: places if places is None else places.clone() for names, places in out.edge.items()}
+        return out
 
     def sample_from_edges(self, index: EdgeSamplerInput, neg_sampling: Any = None) -> HeteroSamplerOutput:
         """Refused: seeds are nodes."""
@@ -68,7 +86,7 @@ class HeteroSampler(BaseSampler):
         )
 
     def __reduce__(self) -> Any:
-        options = {"replace": self.replace, "subgraph_type": self.subgraph_type}
+        options = {"replace": self.replace, "subgraph_type": self.subgraph_type, "disjoint": self.disjoint}
         return _remake, (self.graph, self.fanouts, options)
 
 

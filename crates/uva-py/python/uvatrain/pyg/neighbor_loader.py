@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from torch_geometric import loader as pyg_loader
 from torch_geometric.sampler import NumNeighbors, SamplerOutput
 
 from .._arrays import integer
+from ..datasets import TypedDataset, opened_any
 from ..errors import warn
 from ..loader import Loader
 from ..loader.batch import Batch
@@ -55,13 +57,14 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     a fanout of -1 in a `Data`, `disjoint`, `transform_sampler_output`, `neighbor_sampler`, `sampler`, `batch_sampler`, or
     `batch_size=None`. Then our sampler is called by PyG's own loader.
 
-    data: a PyG `Data` or `HeteroData`, which is written to a temporary dataset; a `uvatrain.Dataset` or its path; a store of
-        `uvatrain.pyg`, or a pair of any stores, of one type of nodes and edges or of several. From a dataset come `x`, `y`
-        and, where it has them, `edge_weight` and `edge_attr`.
+    data: a PyG `Data` or `HeteroData`, which is written to a temporary dataset; a `uvatrain.Dataset`, a `TypedDataset` or
+        the path of one; a store of `uvatrain.pyg`, or a pair of any stores, of one type of nodes and edges or of several.
+        From a dataset come `x`, `y` and, where it has them, `edge_weight` and `edge_attr`; from one of several types all that
+        its `to_pyg()` has, except splits. Its edges are not copied: `loader.data` has only their number.
     num_neighbors: picks in each hop, from the seeds outward, as a sequence or a tensor; -1 takes all. With several types
         also a dict by relations, with "*" for all others, or PyG's `NumNeighbors`.
     input_nodes: ids or a mask. None: all nodes. With several types a node type, or a pair of it and ids or a mask.
-    disjoint: only with one type of nodes and edges.
+    disjoint: a tree of its own for each seed; `batch` says of each node which one.
     weight_attr: the edges' attribute that picks are in proportion to; with a dataset, "edge_weight". Only where the
         loader is `direct`. Relations without it are picked from uniformly.
     input_time, time_attr, temporal_strategy, `pad` and `aggregate` are refused. is_sorted has no effect, and where the loader is
@@ -195,7 +198,12 @@ class NeighborLoader(pyg_loader.NeighborLoader):
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads and slots are of one process: another makes its own, at its first epoch.
-        return {**self.__dict__, "_loader": None, "_lent": deque()}
+        # The data is that of the graph, which may map its files again.
+        return {**self.__dict__, "_loader": None, "_lent": deque(), "data": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__dict__["data"] = self._graph.data
 
     def __iter__(self) -> Iterator[Any]:
         return self._batches() if self.direct else super().__iter__()
@@ -274,7 +282,9 @@ class NeighborLoader(pyg_loader.NeighborLoader):
 
 
 def _graph_of(data: Any, weight_attr: str | None) -> Graph:
-    is_typed = isinstance(data, pyg_data.HeteroData)
+    if isinstance(data, str | os.PathLike):
+        data = opened_any(data)
+    is_typed = isinstance(data, pyg_data.HeteroData | TypedDataset)
     if isinstance(data, tuple | list) and len(data) == 2 and isinstance(data[1], pyg_data.GraphStore):
         is_typed = any(attr.edge_type is not None for attr in data[1].get_all_edge_attrs())
     return HeteroGraph.of(data, weight_attr) if is_typed else HomogeneousGraph.of(data, weight_attr)

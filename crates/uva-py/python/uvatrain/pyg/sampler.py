@@ -74,10 +74,7 @@ class NeighborSampler(BaseSampler):
             )
         self.subgraph_type = subgraph_type_of(subgraph_type)
         self.disjoint = bool(disjoint)
-        if self.disjoint and self.subgraph_type == "induced":
-            raise ValueError(
-                'disjoint=True is not supported with subgraph_type="induced": an induced subgraph would join the trees'
-            )
+        refuse_induced_trees(self.disjoint, self.subgraph_type)
         fanouts = fanouts_of(num_neighbors)
         if isinstance(dataset, FeatureStore | GraphStore):
             dataset = dataset.dataset
@@ -196,6 +193,14 @@ def subgraph_type_of(given: Any) -> str:
     if name not in _SUBGRAPH_TYPES:
         raise ValueError(f"subgraph_type={given!r}: it is {', '.join(_SUBGRAPH_TYPES)}")
     return name
+
+
+def refuse_induced_trees(disjoint: bool, subgraph_type: str) -> None:
+    """Raises ValueError where each seed is to have a tree of its own, in an induced subgraph."""
+    if disjoint and subgraph_type == "induced":
+        raise ValueError(
+            'disjoint=True is not supported with subgraph_type="induced": an induced subgraph would join the trees'
+        )
 
 
 def fanouts_of(num_neighbors: Any) -> list[Any]:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch_geometric.sampler import SamplerOutput
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-__all__ = ["Induced", "Relation", "forest"]
+__all__ = ["Induced", "Relation", "forest", "typed_forest"]
 
 
 class Relation(NamedTuple):
@@ -81,29 +81,61 @@ def forest(trees: list[SamplerOutput]) -> SamplerOutput:
 
     `batch` says of each node which tree it is in.
     """
-    nodes, edges = _hop_by_hop(trees, "num_sampled_nodes"), _hop_by_hop(trees, "num_sampled_edges")
-    sizes = torch.tensor([tree.node.numel() for tree in trees])
-    # Where each node has gone from its place in the row of trees.
-    moved = torch.empty_like(nodes)
-    moved[nodes] = torch.arange(nodes.numel())
-    begins = torch.repeat_interleave(
-        sizes.cumsum(0) - sizes, torch.tensor([tree.row.numel() for tree in trees])
-    )
+    # Of one node type and one relation, which have no names.
+    edges = (None, None, None)
+    typed = [
+        HeteroSamplerOutput(
+            node={None: tree.node},
+            row={edges: tree.row},
+            col={edges: tree.col},
+            edge={edges: tree.edge},
+            num_sampled_nodes={None: tree.num_sampled_nodes},
+            num_sampled_edges={edges: tree.num_sampled_edges},
+        )
+        for tree in trees
+    ]
+    joined: Any = typed_forest(typed)
     out = SamplerOutput(
-        node=torch.cat([tree.node for tree in trees])[nodes],
-        row=moved[torch.cat([tree.row for tree in trees]) + begins][edges],
-        col=moved[torch.cat([tree.col for tree in trees]) + begins][edges],
-        edge=torch.cat([tree.edge for tree in trees])[edges],
-        batch=torch.repeat_interleave(torch.arange(len(trees)), sizes)[nodes],
-        num_sampled_nodes=[sum(counts) for counts in zip(*(tree.num_sampled_nodes for tree in trees))],
-        num_sampled_edges=[sum(counts) for counts in zip(*(tree.num_sampled_edges for tree in trees))],
+        node=joined.node[None],
+        row=joined.row[edges],
+        col=joined.col[edges],
+        edge=joined.edge[edges],
+        batch=joined.batch[None],
+        num_sampled_nodes=joined.num_sampled_nodes[None],
+        num_sampled_edges=joined.num_sampled_edges[edges],
     )
     out.metadata = (None, None, None)
     return out
 
 
-def _hop_by_hop(trees: list[SamplerOutput], counts: str) -> torch.Tensor:
-    """What stands tree by tree, in each tree hop by hop, as positions in the order of hops."""
-    sizes = torch.tensor([getattr(tree, counts) for tree in trees])
-    hops = torch.arange(sizes.size(1)).expand_as(sizes)
-    return torch.repeat_interleave(hops.reshape(-1), sizes.reshape(-1)).sort(stable=True).indices
+def typed_forest(trees: list[HeteroSamplerOutput]) -> HeteroSamplerOutput:
+    """As `forest`, for each node type and relation."""
+    first: Any = trees[0]
+    out = HeteroSamplerOutput({}, {}, {}, {}, batch={}, num_sampled_nodes={}, num_sampled_edges={})
+    # By type, where each node has gone from its place in the row of trees, and where each tree begins there.
+    moved: dict[Any, torch.Tensor] = {}
+    begins: dict[Any, torch.Tensor] = {}
+    for of in first.node:
+        counts = torch.tensor([tree.num_sampled_nodes[of] for tree in trees])
+        order, sizes = _hop_by_hop(counts), counts.sum(1)
+        moved[of], begins[of] = torch.empty_like(order), sizes.cumsum(0) - sizes
+        moved[of][order] = torch.arange(order.numel())
+        out.node[of] = torch.cat([tree.node[of] for tree in trees])[order]
+        out.batch[of] = torch.repeat_interleave(torch.arange(len(trees)), sizes)[order]
+        out.num_sampled_nodes[of] = counts.sum(0).tolist()
+    for names in first.row:
+        counts = torch.tensor([tree.num_sampled_edges[names] for tree in trees])
+        order, sizes = _hop_by_hop(counts), counts.sum(1)
+        for end, found in ((0, "row"), (2, "col")):
+            places = torch.cat([getattr(tree, found)[names] for tree in trees])
+            places = places + torch.repeat_interleave(begins[names[end]], sizes)
+            getattr(out, found)[names] = moved[names[end]][places][order]
+        out.edge[names] = torch.cat([tree.edge[names] for tree in trees])[order]
+        out.num_sampled_edges[names] = counts.sum(0).tolist()
+    return out
+
+
+def _hop_by_hop(counts: torch.Tensor) -> torch.Tensor:
+    """What stands tree by tree, in each tree hop by hop, as positions in the order of hops. counts: [trees, hops]."""
+    hops = torch.arange(counts.size(1)).expand_as(counts)
+    return torch.repeat_interleave(hops.reshape(-1), counts.reshape(-1)).sort(stable=True).indices

@@ -14,6 +14,8 @@ class TrainerOptions:
     layers: int | None
     use_hops: int | None
     alpha: float | None
+    embedding_dim: int | None
+    embedding_init: str | None
     activation: str | None
     heads: int | None
     output_heads: int | None

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use uva_cuda::memory::{
-    HostMemory, PinHow, PinOptions, PinPages, PinReport, PinWay, PinnedTable, PreflightPolicy, preflight,
+    HostMemory, PinHow, PinOptions, PinPages, PinReport, PinRequest, PinWay, PinnedTable, PreflightPolicy,
+    preflight,
 };
 use uva_cuda::{Context, CudaError};
 use uva_graph::{Dataset, NodeType};
@@ -16,6 +17,10 @@ use crate::feed::rows::FeatureBytes;
 /// The tables pinned in this process, each with its key: the GPU, the dataset's folder and fingerprint, and the node type.
 type PinnedKey = (usize, PathBuf, String, NodeType);
 static PINNED: Mutex<Vec<(PinnedKey, Weak<PinnedTable>)>> = Mutex::new(Vec::new());
+
+/// What needs less pinned memory than the tables of several node types, whose rows are not cached.
+const FEWER_BYTES: &str =
+    "halve the tables with `uvatrain import --feat-dtype f16`, gather on the CPU with `gather=cpu`";
 
 /// The pinned feature tables of these node types, and the report about them. Loaders of several splits in one process
 /// share the tables, each of which is unpinned with the last of them.
@@ -40,7 +45,8 @@ pub(super) fn pinned_once(
     let bytes = |of: NodeType| dataset.rows(of).map_or(0, |table| table.bytes.len() as u64);
     let missing: Vec<(&str, u64)> =
         missing.map(|(of, _)| (dataset.metagraph().type_name(*of), bytes(*of))).collect();
-    let options = &for_all(&missing, options, HostMemory::read().ok())?;
+    let options = of_tables(dataset.is_homogeneous(), options);
+    let options = &for_all(&missing, &options, HostMemory::read().ok())?;
     let (mut tables, mut how) = (Vec::with_capacity(types.len()), Vec::with_capacity(types.len()));
     for (of, found) in types.iter().zip(found) {
         let what = match dataset.metagraph().is_named() {
@@ -64,6 +70,12 @@ pub(super) fn pinned_once(
     Ok((tables, how.join("; ")))
 }
 
+/// The options, with what needs less pinned memory than tables of one node type or of several.
+fn of_tables(is_homogeneous: bool, options: &PinOptions) -> PinOptions {
+    let remedies = if is_homogeneous { options.remedies } else { FEWER_BYTES };
+    PinOptions { remedies, ..options.clone() }
+}
+
 /// The options to pin these tables, each with its name and bytes. Several are checked together: the memory that one of
 /// them takes is not there for the next.
 fn for_all(
@@ -80,7 +92,8 @@ fn for_all(
         pages => PinWay::Copy { huge_pages: pages == PinPages::Hugetlb },
     };
     let bytes = tables.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
-    let checked = preflight(&what, bytes, way, &memory, options.preflight)
+    let request = PinRequest { what: &what, bytes, way, remedies: options.remedies };
+    let checked = preflight(&request, &memory, options.preflight)
         .map_err(|error| CudaError::Preflight(error.to_string()))?;
     if let Some(warning) = &checked.warning {
         (options.warn)(warning);
@@ -126,14 +139,23 @@ mod tests {
             cgroups: Vec::new(),
         };
         let tables = [("paper", 3 * GIB), ("author", 2 * GIB)];
-        let options =
-            |preflight| PinOptions { what: "the tables".to_owned(), preflight, ..PinOptions::default() };
+        let options = |preflight| {
+            let what = "the tables".to_owned();
+            PinOptions { what, preflight, ..of_tables(false, &PinOptions::default()) }
+        };
         let refuse = options(PreflightPolicy::Refuse);
         let error = for_all(&tables, &refuse, Some(memory(4 * GIB))).unwrap_err().to_string();
         assert!(
             error.contains("the tables, all together (paper 3 GiB, author 2 GiB), may not fit"),
             "{error}"
         );
+        // Caches are refused for typed graphs.
+        assert!(
+            error.contains("f16") && error.contains("`gather=cpu`") && !error.contains("gpu_cache"),
+            "{error}"
+        );
+        let one_type = of_tables(true, &PinOptions::default());
+        assert!(one_type.remedies.contains("`gpu_cache`"));
         let fits = for_all(&tables, &refuse, Some(memory(8 * GIB))).unwrap();
         assert_eq!(fits.preflight, PreflightPolicy::Off, "each was checked with the others");
         // One table is checked when it is pinned.

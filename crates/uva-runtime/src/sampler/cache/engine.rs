@@ -165,7 +165,8 @@ fn on_gpu_failed(graph: &SampledGraph<'_>, error: CudaSampleError) -> RuntimeErr
 impl OnGpu<'_> {
     /// The graph, pinned, and the other arrays of the dataset that samplers with these options read.
     pub fn source(&self, loader: &LoaderOptions) -> Result<GraphSource, RuntimeError> {
-        let pin = self.cuda.pin_options("the graph");
+        let remedies = "sample on the CPU with `sampler=cpu`";
+        let pin = PinOptions { remedies, ..self.cuda.pin_options("the graph") };
         let context = self.lane.context();
         let of_dataset = |array| PinnedArray::of_dataset(context, self.dataset, array, &pin);
         let weighted = loader.sampler_kind.needs_weights();

@@ -28,6 +28,8 @@ pub(crate) struct RelationNetwork {
     types: usize,
     /// The maps of input rows, for each type that the first layer reads; empty if it reads them unchanged.
     inputs: Vec<(String, Linear)>,
+    /// For each type whose input rows it reads, whether they are trained.
+    trained: Vec<bool>,
     layers: Vec<RelationLayer>,
     /// The map from the last layer's rows to logits, if that layer has not made them.
     output: Option<Linear>,
@@ -72,12 +74,14 @@ impl RelationNetwork {
             graph.relations.iter().map(|names| format!("<{}>", names.join("___"))).collect();
         let mut inputs = Vec::new();
         if options.maps_inputs(&wiring) {
-            for of_type in wiring.inputs.iter().map(|&of_type| &graph.types[of_type]) {
-                let widths = (of_type.columns.unwrap_or(0), options.hidden);
-                inputs.push((of_type.name.clone(), Linear::as_in_torch(widths, place, random)?));
+            let columns = options.input_columns();
+            for &of_type in &wiring.inputs {
+                let widths = (columns[of_type], options.hidden);
+                inputs.push((graph.types[of_type].name.clone(), Linear::as_in_torch(widths, place, random)?));
             }
         }
         let (mut widths, columns) = (options.input_widths(&wiring), options.output_widths(outputs));
+        let trained = wiring.inputs.iter().map(|&of_type| graph.types[of_type].columns.is_none()).collect();
         let mut layers = Vec::with_capacity(wiring.layers.len());
         for (of_layer, &outputs) in wiring.layers.iter().zip(&columns) {
             let (widths_before, relations, types) = (&widths[..], &relations[..], &types[..]);
@@ -90,7 +94,17 @@ impl RelationNetwork {
             None => None,
         };
         let (activation, dropout) = (Activation::of(options.model), options.dropout);
-        Ok(Self { wiring, types: graph.types.len(), inputs, layers, output, activation, dropout })
+        Ok(Self { wiring, types: graph.types.len(), inputs, trained, layers, output, activation, dropout })
+    }
+
+    /// Whether the input rows at this place, in the order of types, are trained.
+    pub(crate) fn trains_input(&self, place: usize) -> bool {
+        self.trained.get(place).is_some_and(|&trained| trained)
+    }
+
+    /// Whether the gradient of the input of layer `number` is needed: for rows that are trained, or parameters before it.
+    fn needs_gradient(&self, number: usize) -> bool {
+        number > 0 || !self.inputs.is_empty() || self.trained.contains(&true)
     }
 
     /// The parameters by name, in a fixed order: those of PyG's modules.
@@ -135,7 +149,7 @@ impl RelationNetwork {
         for (number, (layer, wiring)) in self.layers.iter().zip(wirings).enumerate() {
             let (own, rest) = blocks.split_at_checked(wiring.relations.len()).ok_or_else(other_blocks)?;
             blocks = rest;
-            let (mut out, of_layer) = layer.forward(wiring, &x, own, self.reads_trained_rows(number))?;
+            let (mut out, of_layer) = layer.forward(wiring, &x, own, self.needs_gradient(number))?;
             let mut activated = Vec::new();
             if number + 1 < self.layers.len() {
                 for &of_type in &wiring.destinations {
@@ -155,13 +169,14 @@ impl RelationNetwork {
         })
     }
 
-    /// Gradients of the parameters, in their order, from that of the target's rows.
+    /// Gradients of the parameters, in their order, and of the input rows that are trained, in their order, from that of
+    /// the target's rows.
     pub(crate) fn backward(
         &self,
         saved: &Saved,
         mut blocks: &[Block<'_>],
         gradient: &Tensor,
-    ) -> Result<Vec<Tensor>, TrainError> {
+    ) -> Result<(Vec<Tensor>, Vec<Tensor>), TrainError> {
         let mut gradients = TypeRows::none(self.types);
         let (of_output, of_last) = match (&self.output, &saved.last) {
             (Some(map), Some(last)) => map.backward(last, gradient, true)?,
@@ -178,23 +193,27 @@ impl RelationNetwork {
             let before = blocks.len().checked_sub(wiring.relations.len()).ok_or_else(other_blocks)?;
             let (rest, own) = blocks.split_at(before);
             blocks = rest;
-            let input_gradient = self.reads_trained_rows(number);
+            let input_gradient = self.needs_gradient(number);
             let (of_parameters, of_x) =
                 layer.backward(wiring, (x, of_layer), own, &gradients, input_gradient)?;
             of_layers.push(of_parameters);
             gradients = of_x;
         }
-        let mut of_parameters = Vec::new();
-        for ((&of_type, (_, map)), rows) in self.wiring.inputs.iter().zip(&self.inputs).zip(&saved.unmapped) {
-            of_parameters.extend(map.backward(rows, gradients.get(of_type)?, false)?.0);
+        let (mut of_parameters, mut of_rows) = (Vec::new(), Vec::new());
+        for (place, &of_type) in self.wiring.inputs.iter().enumerate() {
+            let is_trained = self.trains_input(place);
+            match (self.inputs.get(place), saved.unmapped.get(place)) {
+                (Some((_, map)), Some(rows)) => {
+                    let (of_map, of_x) = map.backward(rows, gradients.get(of_type)?, is_trained)?;
+                    of_parameters.extend(of_map);
+                    of_rows.extend(of_x);
+                }
+                _ if is_trained => of_rows.push(gradients.take(of_type)?),
+                _ => {}
+            }
         }
         of_parameters.extend(of_layers.into_iter().rev().flatten().chain(of_output));
-        Ok(of_parameters)
-    }
-
-    /// Whether parameters precede a layer, which then has to give the gradients of its input.
-    fn reads_trained_rows(&self, layer: usize) -> bool {
-        layer > 0 || !self.inputs.is_empty()
+        Ok((of_parameters, of_rows))
     }
 }
 

@@ -104,7 +104,7 @@ fn gradients_of_given_sums_equal_finite_differences_and_the_whole_blocks() {
             let pass = |x: &Tensor, blocks: &[Block<'_>]| {
                 let forward = trainer.model.forward(x.shallow_clone(), blocks, Some(&mut draws())).unwrap();
                 let of_logits = &forward.logits * 2.0;
-                let gradients = trainer.model.backward(&forward, blocks, of_logits).unwrap();
+                let gradients = trainer.model.backward(&forward, blocks, of_logits).unwrap().parameters;
                 (forward.logits.square().sum(Kind::Double).double_value(&[]), gradients)
             };
             let (loss, gradients) = pass(&own, &given);

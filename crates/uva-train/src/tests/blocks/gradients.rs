@@ -72,7 +72,7 @@ fn gradients_of_whole_models_equal_finite_differences() {
             let logits = forward.logits.detach().set_requires_grad(true);
             let of_logits =
                 Tensor::run_backward(&[cross_entropy(&logits)], &[&logits], false, false).remove(0);
-            let gradients = trainer.model.backward(&forward, &blocks, of_logits).unwrap();
+            let gradients = trainer.model.backward(&forward, &blocks, of_logits).unwrap().parameters;
             check(
                 &trainer.model.parameters(),
                 &gradients,
@@ -131,7 +131,7 @@ fn check_model(options: &TrainerOptions, what: &str) {
     let forward = || trainer.model.forward(x.shallow_clone(), &blocks, Some(&mut draws())).unwrap();
     let loss = || forward().logits.square().sum(Kind::Double);
     let first = forward();
-    let gradients = trainer.model.backward(&first, &blocks, &first.logits * 2.0).unwrap();
+    let gradients = trainer.model.backward(&first, &blocks, &first.logits * 2.0).unwrap().parameters;
     check(&trainer.model.parameters(), &gradients, &loss, what);
 }
 

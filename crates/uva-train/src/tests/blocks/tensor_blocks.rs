@@ -236,7 +236,7 @@ fn gradients_through_tensors_equal_those_through_the_host() {
                 let gradients = |blocks: &[Block<'_>]| {
                     let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
                     let forward = trainer.model.forward(x, blocks, Some(&mut draws())).unwrap();
-                    trainer.model.backward(&forward, blocks, forward.logits.sin()).unwrap()
+                    trainer.model.backward(&forward, blocks, forward.logits.sin()).unwrap().parameters
                 };
                 let host = batch.blocks(model);
                 let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap().unwrap();

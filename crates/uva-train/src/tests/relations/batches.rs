@@ -33,6 +33,7 @@ pub(super) fn graph(widths: [usize; 4]) -> ModelGraph {
     let of_type = |((name, _), columns): ((&str, usize), usize)| ModelType {
         name: name.to_owned(),
         columns: (columns > 0).then_some(columns),
+        nodes: None,
     };
     ModelGraph {
         types: TYPES.into_iter().zip(widths).map(of_type).collect(),

@@ -260,7 +260,8 @@ fn gradients_equal_finite_differences_with_and_without_dropout() {
                 trainer.model.forward(inputs, &prepared.blocks, Some(&mut draws())).unwrap()
             };
             let first = forward();
-            let gradients = trainer.model.backward(&first, &prepared.blocks, &first.logits * 2.0).unwrap();
+            let gradients =
+                trainer.model.backward(&first, &prepared.blocks, &first.logits * 2.0).unwrap().parameters;
             let loss = || forward().logits.square().sum(Kind::Double);
             check(&trainer.model.parameters(), &gradients, &loss, &name(&options));
         }

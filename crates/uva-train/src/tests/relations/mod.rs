@@ -1,5 +1,6 @@
 //! Models over the relations of a typed graph.
 
 mod batches;
+mod embeddings;
 mod formulas;
 mod refusals;

@@ -10,7 +10,7 @@ use crate::train::trainer::{Step, Trainer};
 use tch::{Kind, Tensor};
 use uva_batch::{BatchColumns, Column, ColumnArray, Element};
 use uva_graph::Labels;
-use uva_model::{FeatureNorm, ModelKind, OptionsError, TrainerOptions, Weighting};
+use uva_model::{FeatureNorm, MatmulPrecision, ModelKind, OptionsError, TrainerOptions, Weighting};
 
 /// Losses of a few epochs over shuffled batches.
 fn losses(graph: &Graph, trainer: &mut Trainer, epochs: std::ops::Range<u32>) -> Vec<Step> {
@@ -109,7 +109,7 @@ fn gradients_with_dropout_equal_those_of_autograd_over_the_same_mask() {
     let blocks = batch.blocks(ModelKind::Sage);
     let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 6]);
     let forward = trainer.model.forward(x.shallow_clone(), &blocks, Some(&mut draws())).unwrap();
-    let gradients = trainer.model.backward(&forward, &blocks, forward.logits.ones_like()).unwrap();
+    let gradients = trainer.model.backward(&forward, &blocks, forward.logits.ones_like()).unwrap().parameters;
 
     tch::manual_seed(5);
     let leaves: Vec<Tensor> =
@@ -357,4 +357,21 @@ fn row_normalised_features_train() {
     let options = TrainerOptions { feature_norm: FeatureNorm::Row, ..with_dropout(ModelKind::Sage) };
     let mut trainer = Trainer::new(&options, 8, 3, TrainDevice::Cpu).unwrap();
     assert!(losses(&graph, &mut trainer, 0..2).iter().all(|step| step.loss.is_finite()));
+}
+
+#[test]
+fn products_of_bfloat16_change_losses_by_their_rounding() {
+    let graph = Graph::random(120, 8, 3, 6);
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        let of = |matmul_precision| {
+            let options = TrainerOptions { matmul_precision, ..with_dropout(model) };
+            let mut trainer = Trainer::new(&options, 8, 3, TrainDevice::Cpu).unwrap();
+            losses(&graph, &mut trainer, 0..3)
+        };
+        let (own, rounded) = (of(MatmulPrecision::Float32), of(MatmulPrecision::Bfloat16));
+        assert_ne!(bits(&own), bits(&rounded));
+        for (own, rounded) in own.iter().zip(&rounded) {
+            assert!((own.loss - rounded.loss).abs() < 0.03 * own.loss, "{} {}", own.loss, rounded.loss);
+        }
+    }
 }

@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use uva_io::import::{
-    self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, ImportWatch, Literals, Scoped, TableColumns,
+    self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, ImportWatch, LabelTables, Literals, Scoped,
+    TableColumns,
 };
 
 use uva_runtime::spec::ByteSize;
@@ -39,6 +40,7 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
             LiteralsFlag::Keep => Literals::Keep,
             LiteralsFlag::Drop => Literals::Drop,
         }),
+        labels: LabelTables { file: flags.labels.clone(), columns: flags.label_columns.clone() },
         time: flags.time.clone(),
     };
     let start = Instant::now();

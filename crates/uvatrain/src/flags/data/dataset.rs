@@ -104,6 +104,15 @@ pub struct ImportFlags {
     #[arg(long, value_enum)]
     pub literals: Option<LiteralsFlag>,
 
+    /// For nt: table of entities and their classes, with a header and columns separated by tabs, in addition to those of
+    /// the splits in SRC
+    #[arg(long, value_name = "FILE")]
+    pub labels: Option<PathBuf>,
+
+    /// For nt: columns of the entity and of its class in these tables [default: the first and the last]
+    #[arg(long, value_name = "ENTITY,CLASS", value_parser = label_columns)]
+    pub label_columns: Option<[String; 2]>,
+
     /// For typed graphs of ogb: times of nodes, from the files of this name, such as node_year
     #[arg(long, value_name = "NAME")]
     pub time: Option<String>,
@@ -311,6 +320,12 @@ fn feature_type(text: &str) -> Result<Scoped<ImportedFeatures>, String> {
     let named = |text: &str| ImportedFeatures::from_str(text, false).ok();
     Scoped::from_text(text, named)
         .ok_or_else(|| "expected e4m3, or e4m3 and names: e4m3=paper,author".to_owned())
+}
+
+fn label_columns(text: &str) -> Result<[String; 2], String> {
+    let names = text.split_once(',').filter(|(entity, class)| !entity.is_empty() && !class.is_empty());
+    let (entity, class) = names.ok_or("expected two names: ENTITY,CLASS")?;
+    Ok([entity, class].map(str::to_owned))
 }
 
 fn separator(text: &str) -> Result<Separator, String> {

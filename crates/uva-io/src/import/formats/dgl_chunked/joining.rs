@@ -1,6 +1,6 @@
 //! Joins the chunks of an array.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use uva_files::disk_space::{self, BytesOnDisk};
@@ -8,10 +8,10 @@ use uva_files::staging::{TemporaryDirectory, refuse_existing};
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{GraphError, Progress};
 
+use super::chunks::{ParquetShape, columns, edge_count, pairs, parquet_shape, parquet_table};
 use super::metadata::{ChunkFormat, Chunks, wrong};
 use crate::import::formats::npy::typed::FEATURES;
 use crate::import::formats::tables::{CellType, Cells, SourceTable, TableColumn};
-use crate::import::reading::edge_lines;
 use crate::import::reading::nodes::{NodeRange, end_in_pairs};
 use crate::import::reading::stream::ArrayStream;
 use crate::import::reading::text::{LineError, each_line, float, integer};
@@ -24,8 +24,6 @@ pub(super) struct Joining<'r> {
     /// The description, for messages.
     description: PathBuf,
     directory: TemporaryDirectory,
-    /// Bytes of all joined arrays.
-    bytes: Cell<u64>,
     /// The joined arrays, each with the source that messages name in its place.
     joined: RefCell<Vec<(PathBuf, String)>>,
 }
@@ -38,12 +36,12 @@ impl<'r> Joining<'r> {
         let name = request.out.file_name().unwrap_or_default().to_string_lossy();
         let directory = TemporaryDirectory::create(parent, &format!("{name}.chunks"))
             .map_err(GraphError::io(parent, "create a directory in"))?;
-        Ok(Self { request, description, directory, bytes: Cell::new(0), joined: RefCell::default() })
+        Ok(Self { request, description, directory, joined: RefCell::default() })
     }
 
-    /// Bytes of the joined arrays.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.get()
+    /// The import, whose messages name joined arrays by their temporary files.
+    pub(super) fn request(&self) -> &ImportRequest<'r> {
+        self.request
     }
 
     /// `text` with the sources of joined arrays in place of their temporary files.
@@ -77,7 +75,6 @@ impl<'r> Joining<'r> {
             BytesOnDisk(bytes)
         );
         disk_space::check(self.request.out, bytes, what)?;
-        self.bytes.set(self.bytes.get().saturating_add(bytes));
         let mut joined = self.joined.borrow_mut();
         let path = self.directory.path().join(format!("{}.npy", joined.len()));
         let first = chunks.files[0].display();
@@ -227,32 +224,11 @@ impl<'r> Joining<'r> {
         row: &dyn Fn(usize) -> Vec<usize>,
         check: &dyn Fn(u64) -> Result<(), GraphError>,
     ) -> Result<PathBuf, GraphError> {
-        let table = self.table(chunks)?;
+        let table = parquet_table(chunks)?;
         let table = &*table;
         check(table.rows())?;
-        let numbers = [CellType::Integer, CellType::Float, CellType::Double];
-        let wanted = "integers, float or double, each in a column or all in one column of lists";
         let columns: Vec<&TableColumn> = table.columns().iter().collect();
-        let is_list = matches!(columns[..], [only] if only.lists);
-        if let Some(other) =
-            columns.iter().find(|column| !numbers.contains(&column.kind) || column.lists && !is_list)
-        {
-            return Err(table.wrong_type(other, wanted));
-        }
-        let are = |kind: CellType| columns.iter().all(|column| column.kind == kind);
-        let width = match is_list {
-            true => table.width(columns[0])?,
-            false => columns.len() as u64,
-        };
-        if width == 0 {
-            return Err(wrong(table.path(), "it has no columns"));
-        }
-        let kind = match (are(CellType::Integer), are(CellType::Float)) {
-            (true, _) if is_list => table.integer_type(columns[0]),
-            (true, _) => NpyType::I64,
-            (_, true) => NpyType::F32,
-            _ => NpyType::F64,
-        };
+        let ParquetShape { is_list, width, kind } = parquet_shape(table)?;
         let bytes = table.rows().saturating_mul(width).saturating_mul(kind.bytes() as u64);
         let path = self.place(chunks, bytes)?;
         let shape = if is_list { vec![width as usize] } else { row(width as usize) };
@@ -274,17 +250,6 @@ impl<'r> Joining<'r> {
         Ok(path)
     }
 
-    /// The chunks as one table.
-    #[cfg(feature = "parquet")]
-    fn table(&self, chunks: &Chunks) -> Result<Box<dyn SourceTable>, GraphError> {
-        crate::import::formats::parquet::open_files(&chunks.files)
-    }
-
-    #[cfg(not(feature = "parquet"))]
-    fn table(&self, chunks: &Chunks) -> Result<Box<dyn SourceTable>, GraphError> {
-        Err(wrong(&chunks.files[0], "this program was built without Parquet: write the chunks as .npy files"))
-    }
-
     /// The number of edges, and the files of sources and destinations, which are checked. `stated`: their number in the
     /// description.
     pub(super) fn edges(
@@ -293,18 +258,7 @@ impl<'r> Joining<'r> {
         ends: &[NodeRange; 2],
         stated: Option<u64>,
     ) -> Result<(u64, [PathBuf; 2]), GraphError> {
-        let table = match chunks.format {
-            ChunkFormat::Parquet => Some(self.table(chunks)?),
-            _ => None,
-        };
-        let mut total = table.as_ref().map_or(0, |table| table.rows());
-        for file in &chunks.files {
-            total += match chunks.format {
-                ChunkFormat::Text(_) => edge_lines::count(file)?,
-                ChunkFormat::Numpy => pairs(file)?.shape()[0] as u64,
-                ChunkFormat::Parquet => 0,
-            };
-        }
+        let total = edge_count(chunks)?;
         if let Some(stated) = stated.filter(|stated| *stated != total) {
             let message =
                 format!("edges of {owner} has {total} in its chunks, num_edges_per_chunk has {stated}");
@@ -328,8 +282,8 @@ impl<'r> Joining<'r> {
             }
             Ok::<(), GraphError>(())
         };
-        if let Some(table) = &table {
-            self.edges_of_table(&**table, ends, &mut |edge| push(edge, false))?;
+        if chunks.format == ChunkFormat::Parquet {
+            self.edges_of_table(&*parquet_table(chunks)?, ends, &mut |edge| push(edge, false))?;
         } else {
             for file in &chunks.files {
                 match chunks.format {
@@ -394,20 +348,6 @@ impl<'r> Joining<'r> {
             self.report(reader.row(), table.rows());
         }
     }
-}
-
-/// An array of edges, pairs of source and destination.
-fn pairs(file: &Path) -> Result<ArrayStream, GraphError> {
-    let stream = ArrayStream::open(file)?;
-    match *stream.shape() {
-        [_, 2] => Ok(stream),
-        _ => Err(stream.wrong_shape("[edges, 2]: pairs of source and destination")),
-    }
-}
-
-/// The columns of a line.
-fn columns(text: &[u8], delimiter: u8) -> impl Iterator<Item = &[u8]> {
-    text.trim_ascii_end().split(move |&byte| byte == delimiter).map(<[u8]>::trim_ascii)
 }
 
 /// A whole number, or a truth value as pandas writes it.

@@ -6,27 +6,34 @@
 //! `train_mask` and others, and of edges `feat`, `weight`, `time`. The node type with splits is the target. A graph of
 //! one type becomes a dataset of format 1.
 
+mod chunks;
 mod joining;
 mod metadata;
+mod reads;
+mod sizes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::json;
+use uva_graph::csc::Changes;
 use uva_graph::typed_meta::{NodeTypeMeta, RelationMeta, TYPED_VERSION, TypedMeta};
 use uva_graph::{GraphError, Meta};
 
 use self::joining::Joining;
 use self::metadata::{ChunkedGraph, ChunkedRelation, ChunkedType, Chunks};
-use crate::import::formats::graphbolt::typed::{OF_EDGES, OF_NODES, is_file_name};
+use self::reads::{EDGE_ARRAYS, ONLY, SPLITS, TYPED};
+use self::sizes::ChunkedSizes;
 use crate::import::formats::npy;
 use crate::import::formats::npy::typed::{ArrayFiles, LABELS, SourceArrays, TypedArrays};
 use crate::import::importer::{Importer, SourceKind};
 use crate::import::options::Extra;
 use crate::import::reading::nodes::NodeRange;
 use crate::import::reading::unread_parts;
-use crate::import::request::{ImportEstimate, ImportRequest, ImportWatch};
+use crate::import::request::{ImportRequest, ImportWatch};
 use crate::import::writing::type_names::TypeNames;
+use crate::import::writing::typed_changes::RelationChanges;
+use crate::typed::Reversal;
 
 /// The row in the table.
 pub(crate) const IMPORTER: Importer = Importer {
@@ -39,21 +46,6 @@ pub(crate) const IMPORTER: Importer = Importer {
     import,
 };
 
-/// Names of arrays of edges in a dataset of one type, and the names that they get.
-const EDGE_ARRAYS: [(&str, &str); 7] = [
-    ("feat", "edge_feat"),
-    ("edge_feat", "edge_feat"),
-    ("edge_attr", "edge_feat"),
-    ("edge_features", "edge_feat"),
-    ("weight", "weight"),
-    ("edge_weight", "weight"),
-    ("edge_type", "edge_type"),
-];
-
-/// Names of splits, the training one first.
-const SPLITS: [&str; 8] =
-    ["train_mask", "train_idx", "val_mask", "valid_mask", "val_idx", "valid_idx", "test_mask", "test_idx"];
-
 /// Files by the name of their array.
 type Files = BTreeMap<String, PathBuf>;
 
@@ -61,12 +53,9 @@ type Files = BTreeMap<String, PathBuf>;
 fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let described = ChunkedGraph::read(request.source)?;
     let joining = Joining::begin(request, described.file.clone())?;
-    let estimate = |estimate: &ImportEstimate| {
-        let temporary = estimate.temporary.saturating_add(joining.bytes());
-        (request.watch.estimate)(&ImportEstimate { temporary, ..estimate.clone() });
-    };
     let note = |line: &str| (request.watch.note)(&joining.in_source(line));
-    let watch = ImportWatch { estimate: &estimate, progress: request.watch.progress, note: &note };
+    // The estimate is reported before chunks are joined.
+    let watch = ImportWatch { estimate: &|_| {}, progress: request.watch.progress, note: &note };
     let renamed = ImportRequest { watch: &watch, ..*request };
     let mut meta = Meta { name: described.name.clone(), ..Meta::default() };
     meta.other.insert("source".to_owned(), json!("dgl-chunked"));
@@ -85,17 +74,13 @@ fn import_only(
     meta: Meta,
 ) -> Result<(), GraphError> {
     request.options.refuse_types()?;
+    let changes = request.options.changes(Changes::NONE);
+    let reversal = if changes.symmetrise { Reversal::Same } else { Reversal::None };
+    ChunkedSizes::of(described, &ONLY, &[RelationChanges { reversal, changes }])?.report(joining.request());
     let (of_type, relation) = (&described.types[0], &described.relations[0]);
     let mut unread = Vec::new();
-    let is_of_edges = |name: &str| {
-        EDGE_ARRAYS.iter().any(|(other, new)| *other != "feat" && [*other, *new].contains(&name))
-    };
-    let mut files = node_files(joining, of_type, &mut unread, |name| {
-        is_file_name(name) && !OF_EDGES.contains(&name) && !is_of_edges(name)
-    })?;
-    let edges = edge_files(joining, described, relation, &mut unread, |name| {
-        EDGE_ARRAYS.iter().any(|(other, _)| *other == name)
-    })?;
+    let mut files = node_files(joining, of_type, &mut unread, ONLY.nodes)?;
+    let edges = edge_files(joining, described, relation, &mut unread, ONLY.edges)?;
     for (name, path) in edges {
         let new = EDGE_ARRAYS.iter().find(|(other, _)| *other == name).map_or(name.as_str(), |(_, new)| new);
         files.insert(new.to_owned(), path);
@@ -130,19 +115,16 @@ fn import_typed(
     }
     let typed = TypedMeta { version: TYPED_VERSION, nodes, edges, target, layout: None };
     let mut arrays = TypedArrays::new(request, typed)?;
+    ChunkedSizes::of(described, &TYPED, arrays.changes())?.report(joining.request());
     let mut unread = Vec::new();
     for (at, of) in described.types.iter().enumerate() {
-        let files = node_files(joining, of, &mut unread, |name| {
-            is_file_name(name) && (SPLITS.contains(&name) || !OF_NODES.contains(&name))
-        })?;
+        let files = node_files(joining, of, &mut unread, TYPED.nodes)?;
         let entry = &arrays.typed.nodes[at];
         let source = SourceArrays::of_type(described.file.clone(), ArrayFiles::Listed(files), entry);
         arrays.open_type(source, None, None)?;
     }
     for (at, of) in described.relations.iter().enumerate() {
-        let files = edge_files(joining, described, of, &mut unread, |name| {
-            is_file_name(name) && !OF_EDGES.contains(&name)
-        })?;
+        let files = edge_files(joining, described, of, &mut unread, TYPED.edges)?;
         let entry = &arrays.typed.edges[at];
         let source = SourceArrays::of_relation(described.file.clone(), ArrayFiles::Listed(files), entry);
         arrays.open_relation(source, None, "metadata.json")?;

@@ -103,7 +103,7 @@ impl LineReader {
         Ok(Some(Edge { source, destination, weight }))
     }
 
-    /// `#rust,#go` or `#` and a name, but not `# from,to` or `# a comment`.
+    /// `#rust,#go`, `#new york,paris` or `#` and a name, but not `# from,to` or `# a comment`.
     fn has_the_form_of_an_edge(&self, text: &[u8]) -> bool {
         let mut columns = Columns::of(text.trim_ascii(), self.separator, self.quotes);
         let mut count = 0;
@@ -112,7 +112,10 @@ impl LineReader {
             // Where blanks separate, a comment of several words is more likely than an edge of that many columns.
             let words =
                 marks && (!self.names || self.separator == Separator::Blanks && self.third_column.is_some());
-            if count == 0 && (words || column.iter().any(u8::is_ascii_whitespace)) {
+            // Names may contain blanks.
+            let begin = if self.names { column.iter().position(|c| !matches!(c, b'#' | b'%')) } else { None };
+            let text = begin.map_or(&column[..], |at| &column[at..=at]);
+            if count == 0 && (words || text.iter().any(u8::is_ascii_whitespace)) {
                 return false;
             }
             count += usize::from(!column.is_empty());

@@ -131,7 +131,7 @@ pub(super) struct Described {
     pub(super) directory: PathBuf,
     pub(super) file: PathBuf,
     pub(super) metadata: Metadata,
-    /// The entries of `feature_data` that were opened.
+    /// The entries of `feature_data`, the graph's first, that were opened.
     read: RefCell<BTreeSet<usize>>,
 }
 
@@ -202,8 +202,14 @@ impl Described {
         found.map(|(at, data)| self.read_feature(at, data)).transpose()
     }
 
+    /// Values that GraphBolt samples by, such as weights.
+    fn of_graph(&self) -> &[FeatureData] {
+        let graph = self.metadata.graph.as_ref();
+        graph.and_then(|graph| graph.feature_data.as_deref()).unwrap_or_default()
+    }
+
     fn feature_data(&self) -> impl Iterator<Item = (usize, &FeatureData)> {
-        self.metadata.feature_data.iter().flatten().enumerate()
+        self.of_graph().iter().chain(self.metadata.feature_data.iter().flatten()).enumerate()
     }
 
     fn read_feature(&self, at: usize, data: &FeatureData) -> Result<ArrayStream, GraphError> {
@@ -234,7 +240,7 @@ impl Described {
         if let Some(features) = self.feature("node", &["feat"])? {
             return Ok(features);
         }
-        let all: Vec<(usize, &FeatureData)> = (self.feature_data())
+        let all: Vec<(usize, &FeatureData)> = (self.feature_data().skip(self.of_graph().len()))
             .filter(|(_, data)| data.domain == "node" && !others.contains(&data.name.as_str()))
             .collect();
         match all.as_slice() {

@@ -12,11 +12,13 @@
 //! OGB's own datasets are known by name, including whether their files hold one direction of each edge. For others, the
 //! options must specify it.
 
+mod archives;
 mod csv;
 mod npz;
 mod raw;
 mod splits;
 mod typed;
+mod values;
 
 use serde_json::{Map, json};
 use uva_graph::csc::Changes;
@@ -44,7 +46,7 @@ pub(crate) const IMPORTER: Importer = Importer {
 
 /// Imports one dataset. The source is its directory, the one with `raw` and `split`.
 fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
-    if request.file(typed::RELATIONS).exists() {
+    if [typed::RELATIONS, archives::EDGES].iter().any(|file| request.file(file).exists()) {
         return typed::import(request);
     }
     let directory = request.source.file_name().map(|name| name.to_string_lossy().replace('_', "-"));

@@ -8,8 +8,10 @@
 //! | `raw/node-feat/T/node-feat.csv.gz`, `raw/node-label/T/node-label.csv.gz` | as in a graph of one type |
 //! | `raw/node-feat/T/NAME.csv.gz` | times, if `time=NAME` |
 //! | `split/SCHEME/T/train.csv.gz`, … | node ids, a line each |
+//!
+//! In place of the files in `raw` there may be [`archives`].
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
 use uva_graph::csc::Changes;
@@ -17,12 +19,13 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::typed_meta::{NodeTypeMeta, RelationMeta};
 use uva_graph::{ElementType, GraphError, Meta, NodeType, Relation, Split, names};
 
-use super::csv::{columns, feature_rows, label_rows, push_edges};
+use super::archives;
 use super::raw::{OgbProblem, count, ids_of};
 use super::splits::{scheme, split_ids};
+use super::values::{OgbFeatures, OgbRelation, OgbType, OgbValues};
 use crate::import::options::Float8;
-use crate::import::reading::features::{FeatureSource, FeatureWriter};
-use crate::import::reading::text::{LineError, each_line, integer};
+use crate::import::reading::features::feature_type;
+use crate::import::reading::text::{LineError, each_line};
 use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 use crate::import::writing::type_names::TypeNames;
@@ -37,29 +40,16 @@ const TYPES: &str = "raw/num-node-dict.csv.gz";
 /// The splits of a node type, those that it has.
 type TypeSplits = [Option<Vec<i64>>; 3];
 
-/// A node type.
-struct OgbType {
-    name: String,
-    nodes: u64,
-    features: Option<PathBuf>,
-    columns: usize,
-    labels: Option<PathBuf>,
-    /// The file with the time of each node.
-    times: Option<PathBuf>,
-}
-
-/// A relation.
-struct OgbRelation {
-    names: [String; 3],
-    ends: [u64; 2],
-    edges: PathBuf,
-    count: u64,
-}
-
 /// Imports a typed graph. Reverse edges are added as OGB's and DGL's scripts do, unless the options say otherwise.
 pub(super) fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
-    let types = types(request)?;
-    let relations = relations(request, &types)?;
+    let (types, relations) = match request.file(archives::EDGES).exists() {
+        true => archives::found(request)?,
+        false => {
+            let types = types(request)?;
+            let relations = relations(request, &types)?;
+            (types, relations)
+        }
+    };
     let mut type_names = TypeNames::default();
     let note = request.watch.note;
     let mut nodes: Vec<NodeTypeMeta> =
@@ -75,9 +65,13 @@ pub(super) fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let changes = TypedChanges::of(request.options, &nodes, &edges, ReverseRule::ByDefault)?;
     let mut sizes = TypedSizes::default();
     for ((of, entry), float8) in types.iter().zip(&mut nodes).zip(&changes.float8) {
-        let element = if float8.is_some() { ElementType::E4m3 } else { ElementType::F32 };
-        entry.feat_dtype = of.features.as_ref().map(|_| element.name().to_owned());
-        let row_bytes = of.features.as_ref().map_or(0, |_| 4 * of.columns as u64);
+        let element = |features: &OgbFeatures| match float8 {
+            Some(_) => ElementType::E4m3,
+            None => feature_type(features.kind, None).0,
+        };
+        entry.feat_dtype = of.features.as_ref().map(|features| element(features).name().to_owned());
+        let row_bytes = |features: &OgbFeatures| (element(features).bytes() * features.columns) as u64;
+        let row_bytes = of.features.as_ref().map_or(0, row_bytes);
         let row_bytes = row_bytes + of.labels.as_ref().map_or(0, |_| 16) + of.times.as_ref().map_or(0, |_| 8);
         sizes.nodes = sizes.nodes.saturating_add(of.nodes);
         sizes.node_bytes = sizes.node_bytes.saturating_add(of.nodes.saturating_mul(row_bytes));
@@ -125,17 +119,6 @@ fn fields(path: &Path) -> Result<Vec<Vec<String>>, GraphError> {
     Ok(lines)
 }
 
-/// The time of each node, a line each.
-fn times(path: &Path) -> Result<Vec<i64>, GraphError> {
-    let mut times = Vec::new();
-    each_line(path, &|_| {}, |_, text| {
-        let time = integer(text.trim_ascii());
-        times.push(time.ok_or_else(|| LineError::Line("a time has to be an integer".to_owned()))?);
-        Ok(())
-    })?;
-    Ok(times)
-}
-
 fn types(request: &ImportRequest<'_>) -> Result<Vec<OgbType>, GraphError> {
     let path = request.file(TYPES);
     let lines = fields(&path)?;
@@ -160,10 +143,11 @@ fn types(request: &ImportRequest<'_>) -> Result<Vec<OgbType>, GraphError> {
         }
         let [features, labels] =
             [of("raw/node-feat", "node-feat.csv.gz"), of("raw/node-label", "node-label.csv.gz")]
-                .map(|path| path.is_file().then_some(path));
-        let columns = features.as_deref().map_or(Ok(0), columns)?;
+                .map(|path| path.is_file().then_some(OgbValues::Lines(path)));
+        let features = features.map(|values| OgbFeatures::of(values, nodes)).transpose()?;
         let times = time_file.as_ref().map(|file| directory.join(file)).filter(|path| path.is_file());
-        types.push(OgbType { name: name.clone(), nodes, features, columns, labels, times });
+        let times = times.map(OgbValues::Lines);
+        types.push(OgbType { name: name.clone(), nodes, features, labels, times });
     }
     if let Some(file) = time_file.filter(|_| types.iter().all(|of| of.times.is_none())) {
         let message = format!("no node type has the file {file} in raw/node-feat");
@@ -190,7 +174,7 @@ fn relations(request: &ImportRequest<'_>, types: &[OgbType]) -> Result<Vec<OgbRe
         let counts = directory.join("num-edge-list.csv.gz");
         let count = count(&counts, "edges")?
             .ok_or_else(|| GraphError::io(&counts, "open")(std::io::ErrorKind::NotFound.into()))?;
-        Ok(OgbRelation { names, ends, edges: directory.join("edge.csv.gz"), count })
+        Ok(OgbRelation { names, ends, edges: OgbValues::Lines(directory.join("edge.csv.gz")), count })
     };
     fields(&path)?.into_iter().map(relation).collect()
 }
@@ -198,6 +182,9 @@ fn relations(request: &ImportRequest<'_>, types: &[OgbType]) -> Result<Vec<OgbRe
 /// The splits of each type, and the name of their scheme.
 fn splits(request: &ImportRequest<'_>, types: &[OgbType]) -> Result<(String, Vec<TypeSplits>), GraphError> {
     let (name, directory) = scheme(request)?;
+    // A PyTorch file may contain code.
+    let of_torch = unread_parts::files(&directory, ".pt", |_| false)?;
+    unread_parts::say(request.watch.note, &directory, &of_torch);
     let mut splits = Vec::new();
     for of in types {
         let mut of_type = [None, None, None];
@@ -227,13 +214,13 @@ fn write_nodes(
             Err(GraphError::invalid(path, problem))
         }
     };
-    if let Some(path) = &of.labels {
-        let rows = label_rows(path, columns(path)?, &file(names::LABELS), request.watch.note)?;
-        check(path, rows)?;
+    if let Some(labels) = &of.labels {
+        let rows = labels.write_labels(&file(names::LABELS), of.nodes, request.watch.note)?;
+        check(&labels.place(), rows)?;
     }
-    if let Some(path) = &of.times {
-        let times = times(path)?;
-        check(path, times.len() as u64)?;
+    if let Some(values) = &of.times {
+        let times = values.times()?;
+        check(&values.place(), times.len() as u64)?;
         write_array(&file(names::TIMES), NpyType::I64, &[], &times)?;
     }
     for (split, ids) in Split::ALL.into_iter().zip(splits) {
@@ -241,19 +228,9 @@ fn write_nodes(
             write_array(&file(split.file_name()), NpyType::I64, &[], ids)?;
         }
     }
-    if let Some(path) = &of.features {
-        let source = FeatureSource { place: path.clone(), data_offset: None };
-        let kind = (NpyType::F32, None);
-        let mut features = FeatureWriter::create(&file(names::FEATURES), source, kind, of.columns, float8)?;
-        let (rows, rounded) = feature_rows(path, of.columns, &mut features, request.watch)?;
-        check(path, rows)?;
-        if rounded > 0 {
-            let line = format!("{}: {rounded} features are rounded, or 0, as float32", path.display());
-            (request.watch.note)(&line);
-        }
-        if let Some(line) = features.finish()?.1 {
-            (request.watch.note)(&line);
-        }
+    if let Some(features) = &of.features {
+        let rows = features.write(&file(names::FEATURES), float8, request.watch)?;
+        check(&features.place(), rows)?;
     }
     Ok(())
 }
@@ -268,12 +245,12 @@ fn write_edges(
     let table = EdgeColumns::default();
     let ends = of.ends.map(ids_of);
     writer.relation_with(relation, changes, &table, request.watch.progress, &mut |lists| {
-        let found = push_edges(&of.edges, lists, &ends, request.watch)?;
+        let found = of.edges.push_edges(lists, &ends, request.watch)?;
         match found == of.count {
             true => Ok(()),
             false => {
                 let problem = OgbProblem::Count { what: "edges", found, needed: of.count };
-                Err(GraphError::invalid(&of.edges, problem))
+                Err(GraphError::invalid(&of.edges.place(), problem))
             }
         }
     })?;

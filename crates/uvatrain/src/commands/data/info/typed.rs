@@ -14,6 +14,9 @@ use crate::ui::{format, out};
 /// The hops after which a type counts as not reached: more than most models have layers.
 const HOPS: usize = 3;
 
+/// Bytes of the offset of a list in a block.
+const OFFSET_BYTES: u64 = 4;
+
 /// The whole output of `info` of a typed dataset, in the shape of its JSON.
 #[derive(Serialize)]
 struct Facts {
@@ -322,6 +325,7 @@ fn notes(
             notes.push("there is no target: name the type of the seeds as \"target\" in meta.json".to_owned())
         }
     }
+    notes.extend(of_offsets(metagraph, types, relations));
     let featureless = types.iter().filter(|facts| facts.feature_dim.is_none() && facts.nodes > 0);
     notes.extend(featureless.map(|facts| format!("{} has no features", facts.name)));
     let other = types.iter().filter(|facts| !facts.other_arrays.is_empty());
@@ -336,6 +340,22 @@ fn notes(
         );
     }
     notes
+}
+
+/// The offsets of blocks, where they are more than the edges: each relation has a list for every node of a layer that it
+/// leads into.
+fn of_offsets(metagraph: &Metagraph, types: &[TypeFacts], relations: &[RelationFacts]) -> Option<String> {
+    let lists = |relation: Relation| types[metagraph.destination(relation).index()].nodes as u64;
+    let lists: u64 = metagraph.relations().map(lists).sum();
+    let edges: u64 = relations.iter().map(|facts| facts.edges as u64).sum();
+    let size = ByteSize::from_bytes(lists * OFFSET_BYTES);
+    (lists > edges).then(|| {
+        format!(
+            "a layer of all nodes has {} lists ({size} of offsets) and {} edges: most lists of its relations are empty",
+            format::count(lists),
+            format::count(edges)
+        )
+    })
 }
 
 fn of_slice<T>(values: Option<&[T]>) -> u64 {

@@ -1,6 +1,7 @@
 //! The arrays of a relation.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use uva_graph::csc::{Changes, CscBuilder};
 use uva_graph::npy::{NpyArray, NpyType};
@@ -76,6 +77,8 @@ pub(crate) struct EdgeArrays {
     features: Option<FeatureArray>,
     /// Whether the rows of the features, which may be another relation's, are those of `edge_id.npy`.
     by_id: bool,
+    /// A relation that finds its features in this one's by the order of the source.
+    shared_by: Option<String>,
     weights: Option<NpyArray>,
     types: Option<NpyArray>,
     times: Option<NpyArray>,
@@ -85,9 +88,10 @@ pub(crate) struct EdgeArrays {
 }
 
 impl EdgeArrays {
-    /// Opens the arrays of `source`. `lines` is a text with the edges in place of an array.
+    /// Opens the arrays of `source`. `lines` is a text with the edges in place of an array, `all` the entries of all
+    /// relations.
     pub(super) fn open(
-        entry: &RelationMeta,
+        (entry, all): (&RelationMeta, &[RelationMeta]),
         source: SourceArrays,
         lines: Option<PathBuf>,
         ends: [NodeRange; 2],
@@ -105,6 +109,8 @@ impl EdgeArrays {
         let weights = source.weights(count, Changes::NONE)?;
         let types = source.edge_types(Some(count), Changes::NONE)?;
         let by_id = entry.feat_rows == Some(EdgeRowOf::EdgeId) || entry.feat_of.is_some();
+        let shared_by = all.iter().find(|other| other.feat_of.as_ref() == Some(&entry.names));
+        let shared_by = shared_by.filter(|_| !by_id).map(|other| other.names.join("__"));
         let features = source.edge_features_of(
             &["feat", "edge_feat", "edge_attr", "edge_features"],
             (!by_id).then_some(count),
@@ -113,7 +119,20 @@ impl EdgeArrays {
         let edge_ids = source.optional_column(names::EDGE_IDS, count)?;
         let others = others(&source, count, watch)?;
         let is_ordered = entry.order == Some(EntryOrder::Time);
-        Ok(Self { edges, ends, owner, features, by_id, weights, types, times, is_ordered, edge_ids, others })
+        Ok(Self {
+            edges,
+            ends,
+            owner,
+            features,
+            by_id,
+            shared_by,
+            weights,
+            types,
+            times,
+            is_ordered,
+            edge_ids,
+            others,
+        })
     }
 
     /// Sets the keys of the relation's entry in `meta.json` that follow from its arrays.
@@ -201,7 +220,10 @@ impl EdgeArrays {
         let times = self.times.as_ref().map(|times| integer_column(names::TIMES, times));
         let (times, unsorted) = if self.is_ordered { (times, None) } else { (None, times) };
         columns.extend(unsorted);
-        let features = rows.as_ref().map(|rows| EdgeColumn::of_array(names::FEATURES, rows));
+        let features = rows.as_ref().map(|rows| match &self.shared_by {
+            Some(other) => shared_column(rows, other, writer.metagraph().full_name(relation)),
+            None => EdgeColumn::of_array(names::FEATURES, rows),
+        });
         let values = EdgeColumns { columns, features, times, edge_ids: false };
         let [sources, destinations] = self.ends.clone();
         let ends = EdgeEnds { sources, destinations, owner: &self.owner };
@@ -219,6 +241,26 @@ impl EdgeArrays {
         }
         Ok(())
     }
+}
+
+/// Features that the relation `other` finds by the order of the source, which has to be that of the lists.
+fn shared_column<'a>(rows: &'a NpyArray, other: &str, relation: &str) -> EdgeColumn<'a> {
+    let (shape, row_bytes) = (&rows.shape()[1..], rows.bytes().len() / rows.shape()[0].max(1));
+    let edges = rows.shape()[0];
+    let message = format!(
+        "\"feat_of\" of {other} finds rows of {relation}/feat.npy by the order of its edges, which is not that of the \
+         lists: set \"feat_rows\" of {relation} to \"edge_id\", with numpy.arange({edges}) as edge_id.npy"
+    );
+    let place = AtomicU64::new(0);
+    EdgeColumn::new(names::FEATURES, rows.kind(), shape, edges as u64, move |number, row| {
+        // Rows are read one after the other.
+        if place.fetch_add(1, Ordering::Relaxed) != number {
+            return Err(GraphError::usage("meta.json", message.clone()));
+        }
+        let at = number as usize * row_bytes;
+        row.extend_from_slice(&rows.bytes()[at..at + row_bytes]);
+        Ok(())
+    })
 }
 
 /// Weights, narrowed to float32 if they are wider. They are checked as edges are pushed.

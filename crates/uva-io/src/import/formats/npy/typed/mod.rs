@@ -19,7 +19,7 @@ pub(crate) use self::nodes::{FEATURES, LABELS};
 pub(crate) use super::source::{ArrayFiles, ImportedLabels, SourceArrays};
 use crate::import::reading::nodes::NodeRange;
 use crate::import::request::ImportRequest;
-use crate::import::writing::typed_changes::{ReverseRule, TypedChanges};
+use crate::import::writing::typed_changes::{RelationChanges, ReverseRule, TypedChanges};
 use crate::import::writing::typed_output::{self, TypedSizes};
 use crate::typed::{GraphPlan, RelationPlan};
 
@@ -56,6 +56,11 @@ impl<'r> TypedArrays<'r> {
     pub(crate) fn new(request: &'r ImportRequest<'r>, typed: TypedMeta) -> Result<Self, GraphError> {
         let changes = TypedChanges::of(request.options, &typed.nodes, &typed.edges, ReverseRule::OnRequest)?;
         Ok(Self { request, typed, changes, types: Vec::new(), relations: Vec::new() })
+    }
+
+    /// The changes of each relation.
+    pub(crate) fn changes(&self) -> &[RelationChanges] {
+        &self.changes.relations
     }
 
     /// Opens the arrays of the next node type. `labels` are those of other files, and `node_names` is the file of the
@@ -96,7 +101,8 @@ impl<'r> TypedArrays<'r> {
             let num = self.typed.nodes.iter().find(|entry| entry.name == *name).map_or(0, |entry| entry.num);
             NodeRange::new(num, format!("{file} has {num} of {name}"))
         });
-        let arrays = EdgeArrays::open(entry, source, lines, ends, self.request.watch)?;
+        let relation = (entry, self.typed.edges.as_slice());
+        let arrays = EdgeArrays::open(relation, source, lines, ends, self.request.watch)?;
         arrays.check_changes(self.changes.relations[at])?;
         self.relations.push(arrays);
         Ok(())
