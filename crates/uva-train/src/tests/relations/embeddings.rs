@@ -112,7 +112,7 @@ fn gradients_of_trained_rows_equal_finite_differences() {
                 places.iter().map(|&place| (place.to_string(), inputs[place].shallow_clone())).collect()
             };
             // A layer without own rows reads papers, authors and tags through their relations.
-            check(&leaves(&[0, 1]), &gradients.rows, &loss, &format!("{model} {root:?} {hidden}"));
+            check(&leaves(&[0, 1]), &gradients.rows, &loss, &format!("{model:?} {root:?} {hidden}"));
             check(&trainer.model.parameters(), &gradients.parameters, &loss, "parameters");
         }
     }
