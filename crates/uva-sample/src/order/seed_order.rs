@@ -64,7 +64,7 @@ impl SeedOrder {
             batch_size,
             used: if drop_last { len - len % batch_size } else { len },
             vectors: Vectors::widest(),
-            bucket: BucketSort::default(),
+            bucket: BucketSort::with_capacity(if shuffle && len < PARALLEL_FROM { len } else { 0 }),
             order: (0..end).collect(),
         })
     }
@@ -157,6 +157,20 @@ struct BucketSort {
 }
 
 impl BucketSort {
+    /// Room for `len` positions, so that sorting that many allocates nothing.
+    fn with_capacity(len: usize) -> Self {
+        Self {
+            keys: Vec::with_capacity(len),
+            pairs: Vec::with_capacity(len),
+            ends: Vec::with_capacity(1 << Self::group_bits(len)),
+        }
+    }
+
+    /// The groups of `len` positions, as a power of two: about four positions each.
+    fn group_bits(len: usize) -> u32 {
+        (len / 4).max(2).ilog2()
+    }
+
     /// Sorts positions by (key, position). Their keys, which `write_keys` computes, begin with the same `common` bits.
     ///
     /// Keys are random, so the bits that follow divide the positions into groups of a few, in one pass.
@@ -165,7 +179,7 @@ impl BucketSort {
         keys.resize(positions.len(), 0);
         pairs.resize(positions.len(), (0, 0));
         write_keys(positions, keys);
-        let bits = (positions.len() / 4).max(2).ilog2();
+        let bits = Self::group_bits(positions.len());
         let group = |key: u64| ((key << common) >> (64 - bits)) as usize;
         ends.clear();
         ends.resize(1 << bits, 0);
