@@ -183,6 +183,12 @@ impl TrainerArguments {
         self.values.clone_ref(py)
     }
 
+    /// Whether the model requires edge features.
+    #[getter]
+    fn needs_edges(&self) -> bool {
+        self.training.model.row().needs_edge_features()
+    }
+
     /// The trainer's options as checkpoints have them, as JSON. layers: blocks of a batch. edge_dim: features of an edge that
     /// the model gets.
     fn trainer(&self, layers: usize, edge_dim: usize, seed: u64) -> PyResult<String> {

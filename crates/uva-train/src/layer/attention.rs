@@ -11,12 +11,16 @@
 use crate::TrainError;
 use crate::block::aggregate::{Block, weighted_sums};
 use crate::block::tensor_block::TensorBlock;
+use crate::graph::full_layer::FullLayer;
+use crate::graph::lists::Lists;
+use crate::graph::whole_graph::{CHUNK_EDGES, Graph, slice};
+use crate::graph::whole_lists::{ListTensors, WholeLists};
 use crate::layer::folded::{self, folded};
-use crate::layer::lists::Lists;
 use crate::nn::dropout::Draws;
 use crate::nn::initial::glorot;
 use crate::nn::random::SplitMix64;
 use crate::nn::rowwise::linear;
+use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 
 /// LeakyReLU's slope below zero.
@@ -373,5 +377,53 @@ impl Attention {
             of_parameters.extend(folded::gradients(&of_edge.weight, &of_edge.vector, &of_folded)?);
         }
         Ok((of_parameters, of_x))
+    }
+}
+
+/// Products of each head and scores of all nodes, then each piece's softmax and sums. The tables are the heads'
+/// products, the scores as a source and those as a destination.
+impl FullLayer for Attention {
+    fn columns(&self) -> Result<Vec<i64>, TrainError> {
+        let heads = self.heads();
+        let mut columns = vec![self.width()?; heads];
+        columns.extend([heads as i64; 2]);
+        Ok(columns)
+    }
+
+    fn outputs(&self) -> Result<i64, TrainError> {
+        Ok(Attention::outputs(self))
+    }
+
+    fn project(&self, rows: Tensor) -> Result<Vec<Tensor>, TrainError> {
+        let (mut tables, sources, destinations) = Attention::project(self, &rows)?;
+        tables.extend([sources, destinations]);
+        Ok(tables)
+    }
+
+    /// Several tensors of edges × heads are in memory at the same time.
+    fn piece_edges(&self) -> usize {
+        CHUNK_EDGES / self.heads()
+    }
+
+    fn complete(
+        &self,
+        graph: &Graph<'_>,
+        tables: &[Tensor],
+        piece: &Range<usize>,
+        results: &mut Tensor,
+    ) -> Result<(), TrainError> {
+        let (products, scores) = tables.split_at(self.heads());
+        let (of_sources, of_destinations) = (&scores[0], &scores[1]);
+        let plain = WholeLists::new(graph.csc, piece)?;
+        let plain_destinations = plain.destination_of_edge();
+        let of_edges = self
+            .edge_scores(|| graph.edge_rows(piece), &ListTensors::of(&plain, &plain_destinations)?.lists())?;
+        let lists = plain.with_own(piece);
+        let destination_of_edge = lists.destination_of_edge();
+        let tensors = ListTensors::of(&lists, &destination_of_edge)?;
+        let destinations = slice(of_destinations, piece)?;
+        let attended =
+            self.evaluate(products, of_sources, &destinations, of_edges.as_ref(), &tensors.lists())?;
+        Ok(results.f_copy_(&attended)?)
     }
 }

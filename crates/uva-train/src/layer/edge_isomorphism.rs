@@ -7,10 +7,14 @@
 use crate::TrainError;
 use crate::block::aggregate::{Block, weighted_sums};
 use crate::block::tensor_block::TensorBlock;
+use crate::graph::full_layer::FullLayer;
+use crate::graph::lists::Lists;
+use crate::graph::whole_graph::{CHUNK_EDGES, Graph, slice};
+use crate::graph::whole_lists::{ListTensors, WholeLists};
 use crate::layer::isomorphism::{self, Isomorphism};
-use crate::layer::lists::Lists;
 use crate::nn::initial::glorot;
 use crate::nn::random::SplitMix64;
+use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 
 /// The parameters of such a layer.
@@ -124,5 +128,41 @@ impl EdgeIsomorphism {
             weighted_sums(&of_messages, &transposed.order, &transposed.offsets, &ones)?
         };
         Ok((of_parameters, Some(self.plain.add_own(rows, &of_sums)?)))
+    }
+}
+
+/// The rows of all nodes, then each piece's messages, sums and perceptron.
+impl FullLayer for EdgeIsomorphism {
+    fn columns(&self) -> Result<Vec<i64>, TrainError> {
+        Ok(vec![self.inputs()])
+    }
+
+    fn outputs(&self) -> Result<i64, TrainError> {
+        Ok(EdgeIsomorphism::outputs(self))
+    }
+
+    fn project(&self, rows: Tensor) -> Result<Vec<Tensor>, TrainError> {
+        Ok(vec![rows])
+    }
+
+    /// Tensors of edges × inputs are in memory at the same time.
+    fn piece_edges(&self) -> usize {
+        CHUNK_EDGES / self.inputs().max(1) as usize
+    }
+
+    fn complete(
+        &self,
+        graph: &Graph<'_>,
+        tables: &[Tensor],
+        piece: &Range<usize>,
+        results: &mut Tensor,
+    ) -> Result<(), TrainError> {
+        let x = &tables[0];
+        let lists = WholeLists::new(graph.csc, piece)?;
+        let destination_of_edge = lists.destination_of_edge();
+        let tensors = ListTensors::of(&lists, &destination_of_edge)?;
+        let own = slice(x, piece)?;
+        let evaluated = self.evaluate(x, &own, &graph.edge_rows(piece)?, &tensors.lists())?;
+        Ok(results.f_copy_(&evaluated)?)
     }
 }

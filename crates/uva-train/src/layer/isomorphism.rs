@@ -3,10 +3,15 @@
 //! The sum is over the picked neighbours, without weights: a sample of a list gives a smaller sum than the whole list.
 
 use crate::TrainError;
-use crate::block::aggregate::Block;
+use crate::block::aggregate::{Block, weighted_sums};
+use crate::graph::full_layer::FullLayer;
+use crate::graph::whole_graph::{Graph, slice};
+use crate::graph::whole_lists::WholeLists;
 use crate::nn::initial::glorot;
 use crate::nn::random::SplitMix64;
 use crate::nn::rowwise::linear;
+use crate::torch::borrowed::Borrowed;
+use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 
 /// The parameters of such a layer.
@@ -142,5 +147,35 @@ impl Isomorphism {
     pub(crate) fn evaluate(&self, sums: &Tensor, own: &Tensor) -> Result<Tensor, TrainError> {
         let sums = sums.f_addcmul(own, &self.own_weight()?)?.f_add(&self.first_bias)?;
         Ok(sums.f_relu()?.f_linear(&self.second, Some(&self.second_bias))?)
+    }
+}
+
+/// The first product of all nodes, then each piece's sums and second product.
+impl FullLayer for Isomorphism {
+    fn columns(&self) -> Result<Vec<i64>, TrainError> {
+        Ok(vec![Isomorphism::outputs(self)])
+    }
+
+    fn outputs(&self) -> Result<i64, TrainError> {
+        Ok(Isomorphism::outputs(self))
+    }
+
+    fn project(&self, rows: Tensor) -> Result<Vec<Tensor>, TrainError> {
+        Ok(vec![Isomorphism::project(self, &rows)?])
+    }
+
+    fn complete(
+        &self,
+        graph: &Graph<'_>,
+        tables: &[Tensor],
+        piece: &Range<usize>,
+        results: &mut Tensor,
+    ) -> Result<(), TrainError> {
+        let projected = &tables[0];
+        let lists = WholeLists::new(graph.csc, piece)?;
+        let (indices, offsets) = (Borrowed::vector(&lists.indices)?, Borrowed::vector(&lists.offsets)?);
+        let weights = Tensor::f_ones([lists.indices.len() as i64], (graph.kind, Device::Cpu))?;
+        let sums = weighted_sums(projected, indices.tensor(), offsets.tensor(), &weights)?;
+        Ok(results.f_copy_(&self.evaluate(&sums, &slice(projected, piece)?)?)?)
     }
 }

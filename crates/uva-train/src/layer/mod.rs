@@ -5,7 +5,6 @@ pub(crate) mod convolution;
 pub(crate) mod edge_isomorphism;
 pub(crate) mod folded;
 pub(crate) mod isomorphism;
-pub(crate) mod lists;
 pub(crate) mod relations;
 
 use self::attention::{Attention, Heads};
@@ -14,6 +13,7 @@ use self::edge_isomorphism::EdgeIsomorphism;
 use self::isomorphism::Isomorphism;
 use crate::TrainError;
 use crate::block::aggregate::Block;
+use crate::graph::full_layer::FullLayer;
 use crate::nn::dropout::Draws;
 use crate::nn::product::Products;
 use crate::nn::random::SplitMix64;
@@ -86,6 +86,16 @@ impl Layer {
             Self::Isomorphism(layer) => Self::Isomorphism(layer.on(device)?),
             Self::EdgeIsomorphism(layer) => Self::EdgeIsomorphism(layer.on(device)?),
         })
+    }
+
+    /// The layer's form over a whole graph.
+    pub(crate) fn over_all_nodes(&self) -> &dyn FullLayer {
+        match self {
+            Self::Convolution(layer) => layer,
+            Self::Attention(layer) => layer,
+            Self::Isomorphism(layer) => layer,
+            Self::EdgeIsomorphism(layer) => layer,
+        }
     }
 
     /// The layer's parameters by name, in a fixed order.

@@ -2,11 +2,11 @@
 
 use crate::TrainDevice;
 use crate::block::aggregate::{Block, HostLists};
+use crate::graph::whole_graph::WholeGraph;
 use crate::nn::dropout::Draws;
 use crate::nn::random::SplitMix64;
 use crate::torch::borrowed::Borrowed;
 use crate::train::trainer::Trainer;
-use crate::whole::graph::WholeGraph;
 use std::collections::HashMap;
 use tch::Kind;
 use uva_batch::{BatchColumns, BlockSize, Column, ColumnArray, Element};

@@ -2,13 +2,13 @@
 
 use crate::TrainError;
 use crate::evaluation::Evaluation;
+use crate::graph::full_table::Tables;
+use crate::graph::whole_graph::WholeGraph;
 use crate::input::targets::Targets;
 use crate::torch::borrowed::Borrowed;
 use crate::train::trainer::Trainer;
 use crate::whole::full_layer::Stream;
 use crate::whole::full_pass::Wishes;
-use crate::whole::full_table::Tables;
-use crate::whole::graph::WholeGraph;
 use crate::whole::wanted::Wanted;
 use std::ops::Range;
 use tch::{Device, Tensor};

@@ -1,9 +1,9 @@
 //! A layer over a whole graph: every node with its whole neighbourhood, in chunks.
 
 use crate::TrainError;
+use crate::graph::full_table::{Table, TableWriter};
+use crate::graph::whole_graph::{Graph, chunks, slice, within};
 use crate::layer::Layer;
-use crate::whole::full_table::{Table, TableWriter};
-use crate::whole::graph::{CHUNK_EDGES, Graph, chunks, slice, within};
 use std::ops::Range;
 use tch::Tensor;
 
@@ -27,50 +27,9 @@ pub(crate) fn ticks_of_a_layer(nodes: usize) -> u64 {
     2 * chunks(nodes).count() as u64
 }
 
-/// A layer over all nodes: tables of all of them first, then results piece by piece.
-pub(crate) trait FullLayer {
-    /// Columns of each table.
-    fn columns(&self) -> Result<Vec<i64>, TrainError>;
-
-    /// Columns of the results.
-    fn outputs(&self) -> Result<i64, TrainError>;
-
-    /// The rows of a chunk in each table, from the rows of that chunk that the layer reads.
-    fn project(&self, rows: Tensor) -> Result<Vec<Tensor>, TrainError>;
-
-    /// The initial results of a chunk, from the rows of that chunk; `None` for zeros.
-    fn begin(&self, _rows: &dyn Fn() -> Result<Tensor, TrainError>) -> Result<Option<Tensor>, TrainError> {
-        Ok(None)
-    }
-
-    /// The maximum number of edges in a piece.
-    fn piece_edges(&self) -> usize {
-        CHUNK_EDGES
-    }
-
-    /// Completes the results of a piece in `results`, which has the initial results.
-    fn complete(
-        &self,
-        graph: &Graph<'_>,
-        tables: &[Tensor],
-        piece: &Range<usize>,
-        results: &mut Tensor,
-    ) -> Result<(), TrainError>;
-}
-
-/// The layer's implementation over all nodes.
-fn over_all_nodes(layer: &Layer) -> &dyn FullLayer {
-    match layer {
-        Layer::Convolution(layer) => layer,
-        Layer::Attention(layer) => layer,
-        Layer::Isomorphism(layer) => layer,
-        Layer::EdgeIsomorphism(layer) => layer,
-    }
-}
-
 /// The columns of the tables of all nodes that a layer allocates.
 pub(crate) fn columns_of_tables(layer: &Layer) -> Result<i64, TrainError> {
-    Ok(over_all_nodes(layer).columns()?.into_iter().sum())
+    Ok(layer.over_all_nodes().columns()?.into_iter().sum())
 }
 
 /// One layer for all nodes of `graph`, without what follows it, on the host, where `layer` is too. Offsets have been
@@ -82,7 +41,7 @@ pub(crate) fn full_layer(
     results: &mut dyn Stream,
     ticks: Ticks<'_>,
 ) -> Result<(), TrainError> {
-    let (layer, nodes) = (over_all_nodes(layer), graph.csc.nodes());
+    let (layer, nodes) = (layer.over_all_nodes(), graph.csc.nodes());
     let mut tables =
         layer.columns()?.into_iter().map(|columns| graph.table(columns)).collect::<Result<Vec<_>, _>>()?;
     for chunk in chunks(nodes) {

@@ -2,6 +2,8 @@
 //! last are passed on chunk by chunk.
 
 use crate::TrainError;
+use crate::graph::full_table::{Table, TableWriter, Tables};
+use crate::graph::whole_graph::{Graph, WholeGraph, chunks, slice};
 use crate::layer::convolution::Convolution;
 use crate::nn::activation::Activation;
 use crate::nn::rowwise::{LayerNorm, Linear};
@@ -9,8 +11,6 @@ use crate::step::{Named, Step};
 use crate::torch::borrowed::Borrowed;
 use crate::train::trainer::Trainer;
 use crate::whole::full_layer::{RowsOf, Stream, Ticks, columns_of_tables, full_layer, ticks_of_a_layer};
-use crate::whole::full_table::{Table, TableWriter, Tables};
-use crate::whole::graph::{Graph, WholeGraph, chunks, slice};
 use std::ops::Range;
 use tch::{Device, Tensor};
 use uva_graph::{Csc, FeatureTable};

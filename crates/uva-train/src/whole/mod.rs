@@ -3,9 +3,5 @@
 pub(crate) mod evaluate;
 pub(crate) mod full_layer;
 pub(crate) mod full_pass;
-pub(crate) mod full_table;
-pub(crate) mod graph;
-mod layers;
 pub(crate) mod predict;
 pub(crate) mod wanted;
-mod whole_lists;

@@ -1,13 +1,13 @@
 //! Predictions: classes, probabilities and hidden rows, from whole neighbourhoods or from batches.
 
 use crate::TrainError;
+use crate::graph::full_table::Tables;
+use crate::graph::whole_graph::WholeGraph;
 use crate::input::prepared::Prepared;
 use crate::input::targets::check_finite;
 use crate::train::trainer::{Confirm, Trainer};
 use crate::whole::full_layer::Stream;
 use crate::whole::full_pass::Wishes;
-use crate::whole::full_table::Tables;
-use crate::whole::graph::WholeGraph;
 use crate::whole::wanted::Wanted;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};

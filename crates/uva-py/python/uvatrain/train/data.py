@@ -175,8 +175,8 @@ def _edges(options: Options) -> dict[str, Any]:
     """Keywords for the edge features, where the model takes them."""
     if not options.reads_edges:
         return {}
-    if options.model == "gine":
-        about, otherwise = "--model gine: requires edge features", "use another model"
+    if options.core.needs_edges:
+        about, otherwise = f"--model {options.model}: requires edge features", "use another model"
     else:
         about, otherwise = "--edge-attr: requires edge features", "omit it"
     if options.is_parts:

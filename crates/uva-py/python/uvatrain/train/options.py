@@ -56,7 +56,7 @@ class Options(TrainerOptions):
     @property
     def reads_edges(self) -> bool:
         """Whether the model takes edge features."""
-        return self.model == "gine" or self.edge_attr
+        return self.core.needs_edges or self.edge_attr
 
     def of_trainer(self, edge_dim: int = 0) -> dict[str, Any]:
         """The trainer's options as checkpoints have them.

@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use crate::evaluation::Evaluation;
+use crate::graph::full_table::Tables;
 use crate::input::prepared::Prepared;
 use crate::tests::dense_reference::{dense_forward, rows};
 use crate::tests::support::{Batch, Graph, MODELS, fill_biases, options, parameter_bits};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
-use crate::whole::full_table::Tables;
 use crate::whole::predict::Questions;
 use crate::whole::wanted::Wanted;
 use crate::{Answered, TrainError, train::checkpoint};

@@ -1,8 +1,8 @@
 //! A whole graph, in chunks of nodes and pieces of chunks.
 
 use crate::TrainError;
+use crate::graph::full_table::{TableWriter, Tables};
 use crate::torch::borrowed::Borrowed;
-use crate::whole::full_table::{TableWriter, Tables};
 use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 use uva_graph::{Csc, Dataset, FeatureTable};

@@ -1,7 +1,7 @@
 //! The neighbour lists of some nodes of a whole graph.
 
 use crate::TrainError;
-use crate::layer::lists;
+use crate::graph::lists;
 use crate::torch::borrowed::Borrowed;
 use std::ops::Range;
 use uva_graph::Csc;
