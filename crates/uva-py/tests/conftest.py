@@ -142,6 +142,23 @@ def run_forked_well(script, *arguments, **environment):
     return printed
 
 
+@pytest.fixture
+def simulator(tmp_path):
+    """The environment in which the stand-in driver is found."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+    if "UVATRAIN_CUDA_SIM" in os.environ:
+        built = [Path(os.environ["UVATRAIN_CUDA_SIM"])]
+    else:
+        built = list(target.glob("*/libcuda_sim.so"))
+    if not built:
+        pytest.skip("needs the stand-in driver: cargo build -p cuda-sim")
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    for name in ("libcuda.so", "libcuda.so.1"):
+        (folder / name).symlink_to(max(built, key=lambda path: path.stat().st_mtime).resolve())
+    return {"LD_LIBRARY_PATH": f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
+
+
 def a_free_port() -> int:
     """A port of 127.0.0.1 that nothing listens at."""
     with socket.socket() as probe:

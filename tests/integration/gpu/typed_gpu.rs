@@ -6,6 +6,7 @@ use serde_json::Value;
 use uva_graph::npy::{NpyType, write_array};
 
 use crate::support::command::{self, NAME, RECORD, STEPS, recorded};
+use crate::support::mps::Machine;
 use crate::support::runs::Metrics;
 use crate::support::typed::{case_of, dataset_of, write_mag};
 use crate::support::{Uvatrain, directory, uvatrain};
@@ -22,7 +23,11 @@ fn run(directory: &Path, options: &str, steps: &str) -> Uvatrain {
 /// The sizes and a hash of all columns of each training batch.
 fn contents(directory: &Path, options: &str) -> Vec<String> {
     let said = run(directory, options, CONTENTS).run().succeeds();
-    let lines = said.stdout.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
+    contents_of(&said.stdout)
+}
+
+fn contents_of(stdout: &str) -> Vec<String> {
+    let lines = stdout.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
     lines.map(str::to_owned).collect()
 }
 
@@ -60,6 +65,20 @@ fn typed_batches_on_a_gpu_are_those_of_the_cpu_by_every_way() {
         (&start["in_force"]["device"], &start["in_force"]["sampler"]),
         (&"cuda:0".into(), &"cpu".into())
     );
+}
+
+#[test]
+fn typed_batches_are_the_same_where_mps_divides_the_gpu() {
+    let machine = Machine::new();
+    let folder = machine.folder.path();
+    write_mag(folder);
+    let expected = contents(folder, "--device cpu");
+    let options = "--device cuda:0 --mps require --mps-percentage 20";
+    let command = machine.with(run(folder, options, CONTENTS)).env("CUDA_MPS_PIPE_DIRECTORY", "");
+    let said = command.run().succeeds();
+    assert_eq!(contents_of(&said.stdout), expected, "{said}");
+    assert!(said.stderr.contains("divided by MPS: producer 20 %"), "{said}");
+    machine.assert_clean();
 }
 
 #[test]

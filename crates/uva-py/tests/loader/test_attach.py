@@ -71,7 +71,7 @@ for epoch in range(2):
     assert run(script) == [split[epoch] for epoch in range(2) for split in splits]
 
 
-def test_typed_batches_are_those_of_a_loader(run, tmp_path):
+def test_typed_batches_are_those_of_a_loader(run, tmp_path, simulator, monkeypatch):
     random = numpy.random.default_rng(1)
     rows = random.standard_normal((400, 5)).astype("float32")
     writes = numpy.stack([random.integers(0, 150, 2000), random.integers(0, 400, 2000)])
@@ -90,6 +90,7 @@ for epoch in range(2):
         paper, author = batch["paper"], batch["author"]
         assert numpy.array_equal(paper.x.numpy(), rows[paper.n_id.numpy()]) and author.x is None
         assert (paper.y == paper.seeds % 3).all() and len(batch.blocks[0]["author__writes__paper"].indptr) == len(paper.y) + 1
+        batch.confirm()
         seen.append(batch.hash)
         if (epoch, batch.index) == (1, 1):
             state = session.state_dict()
@@ -100,6 +101,8 @@ say([batch.hash for batch in session])
     first, second = expected(tmp_path / "typed", "train", 2)
     for options in [("--samplers", "3"), ("--prepare", "whole", "--samplers", "2")]:
         assert run(script, *options, graph=tmp_path / "typed") == [first, second, second[2:]]
+    monkeypatch.setenv("LD_LIBRARY_PATH", simulator["LD_LIBRARY_PATH"])
+    assert run(script, "--device", "cuda:0", graph=tmp_path / "typed") == [first, second, second[2:]]
 
 
 def test_val_is_a_name_of_valid(run):

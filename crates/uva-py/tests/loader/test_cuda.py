@@ -4,14 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from conftest import REPOSITORY, a_free_port, run_python_well
-from graphs import Tables, hash_of, write_graph
+from conftest import a_free_port, run_python_well
+from graphs import Tables, hash_of, write_graph, write_typed_graph
 
 import uvatrain
 
@@ -29,23 +28,6 @@ def seen(**options):
 """
 OPTIONS = dict(fanouts=(4, 3), batch_size=64, seed=3)
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-@pytest.fixture
-def simulator(tmp_path):
-    """The environment in which the stand-in driver is found."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
-    if "UVATRAIN_CUDA_SIM" in os.environ:
-        built = [Path(os.environ["UVATRAIN_CUDA_SIM"])]
-    else:
-        built = list(target.glob("*/libcuda_sim.so"))
-    if not built:
-        pytest.skip("needs the stand-in driver: cargo build -p cuda-sim")
-    folder = tmp_path / "driver"
-    folder.mkdir()
-    for name in ("libcuda.so", "libcuda.so.1"):
-        (folder / name).symlink_to(max(built, key=lambda path: path.stat().st_mtime).resolve())
-    return {"LD_LIBRARY_PATH": f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
 
 
 def test_device_memory_that_is_host_memory_is_viewed_by_the_cpu(graph, simulator):
@@ -234,6 +216,30 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
     assert run_python_well(script, graph, GLOO_SOCKET_IFNAME="lo", **simulator) == "interrupted\n"
+
+
+def test_typed_batches_on_a_gpu_are_those_of_the_host(tmp_path, simulator):
+    path, _ = write_typed_graph(tmp_path / "typed")
+    script = """
+import sys, uvatrain
+
+def columns(batch):
+    batch.confirm()
+    rows = [batch[name].x.tolist() for name in ("paper", "topic")]
+    lists = [block[name].indices.tolist() for block in batch.blocks for name in block]
+    return batch.hash, rows, batch["paper"].y.tolist(), batch["author"].n_id.tolist(), lists
+
+def seen(**options):
+    with uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=8, seed=3, expand="new", **options) as loader:
+        return [[columns(batch) for batch in loader] for _ in range(2)]
+
+for options in ({}, {"samplers": 2}, {"rank": 1, "world_size": 2}, {"input_nodes": {"topic": [0, 2], "author": [3, 1, 4]}}):
+    expected = seen(**options)
+    assert sum(map(len, expected)) > 1, options
+    assert seen(device="cuda:1", **options) == expected, options
+print("equal")
+"""
+    assert run_python_well(script, path, CUDA_SIM_DEVICES="2", **simulator) == "equal\n"
 
 
 def test_a_batch_larger_than_its_slot_is_the_same_and_counted(tmp_path, simulator):

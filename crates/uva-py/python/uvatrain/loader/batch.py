@@ -235,6 +235,14 @@ class SlotBatch:
         """
         return self._tensor("y") if self._core.has_labels else None
 
+    def confirm(self) -> None:
+        """Raise PeerDied if the batch was not whole when it was used.
+
+        On a GPU a step is enqueued before its batch has arrived. Ask this once the step has been waited for,
+        by `loss.item()` for example, and before its result counts. In host memory a batch is always whole.
+        """
+        self._core.confirm()
+
     def _release(self) -> None:
         """Ends the batch's own hold on its slot."""
         self._tensors = {}
@@ -402,14 +410,6 @@ class Batch(SlotBatch):
         "indptr", "indices", "edge_ids", "edge_attr", "edge_type" or "weights".
         """
         return self._core.array(name, layer)
-
-    def confirm(self) -> None:
-        """Raise PeerDied if the batch was not whole when it was used.
-
-        On a GPU a step is enqueued before its batch has arrived. Ask this once the step has been waited for,
-        by `loss.item()` for example, and before its result counts. In host memory a batch is always whole.
-        """
-        self._core.confirm()
 
     def to_pyg(self, as_edge_index: bool = False) -> Any:
         """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs.
