@@ -5,8 +5,21 @@ use std::path::{Path, PathBuf};
 
 use crate::support::command::{self, recorded, run};
 use crate::support::runs::{Metrics, small_graph};
+use crate::support::typed::write_mag;
 use crate::support::{Outcome, directory, uvatrain};
 use serde_json::{Value, json};
+use uva_graph::npy::{NpyType, write_array};
+
+/// Four float32 for each paper, and seven bytes for each of a few institutions.
+fn two_tables(directory: &Path) {
+    write_mag(directory);
+    let meta = std::fs::read(directory.join("graph/meta.json")).unwrap();
+    let meta: Value = serde_json::from_slice(&meta).unwrap();
+    let mut nodes = meta["nodes"].as_array().unwrap().iter();
+    let institutions = nodes.find(|of| of["type"] == "institution").unwrap()["num"].as_u64().unwrap();
+    let rows = vec![3_u8; institutions as usize * 7];
+    write_array(&directory.join("graph/nodes/institution/feat.npy"), NpyType::U8, &[7], &rows).unwrap();
+}
 
 const STEPS: &str = "attach; pass train 0; close";
 
@@ -38,8 +51,12 @@ fn stored(directory: &Path) -> Value {
 /// A directory with a graph and a measurement of its rows, whose figures are then these: by way, pages and
 /// multiprocessors.
 fn measured(figures: &[(&str, &str, Option<u32>, f64)]) -> tempfile::TempDir {
+    measured_on(|directory| drop(small_graph(directory)), figures)
+}
+
+fn measured_on(write: fn(&Path), figures: &[(&str, &str, Option<u32>, f64)]) -> tempfile::TempDir {
     let temp = directory();
-    small_graph(temp.path());
+    write(temp.path());
     let told = on_gpu(temp.path(), "--partition none --remeasure").succeeds();
     assert!(told.stderr.contains("measured now in "), "{told}");
     let mut content = stored(temp.path());
@@ -162,6 +179,16 @@ fn a_measurement_of_another_machine_or_format_is_ignored_and_replaced() {
     let told = on_gpu(temp.path(), "--partition none --remeasure").succeeds();
     assert!(!told.stderr.contains("ignored"), "{told}");
     assert_eq!(stored(temp.path())["machine"], good["machine"]);
+}
+
+#[test]
+fn the_way_of_several_tables_is_that_of_the_largest() {
+    let split = ("split", "in-place", None, 90.0);
+    let temp = measured_on(two_tables, &[ZERO_COPY, DMA, split]);
+    assert_eq!(stored(temp.path())["measured"][0]["row_bytes"], 16);
+    let told = on_gpu(temp.path(), "--partition none").succeeds();
+    assert!(told.stderr.contains("gather dma, by the rows of the largest table (measured 55"), "{told}");
+    assert_eq!(in_force(temp.path())["gather"], "dma");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use uva_graph::npy::{NpyType, write_array};
 
 use super::uvatrain;
 
-/// Writes a graph of four node types and seven relations, of which two types have features.
+/// Writes a graph of four node types and seven relations, of which papers have features.
 pub fn write_mag(directory: &Path) {
     let words = "generate graph --preset mag --scale 0.002 --feat-dim 4";
     uvatrain(directory, words.split(' ')).run().succeeds();

@@ -92,7 +92,7 @@ def test_a_wheel_that_is_too_big_is_refused(wheel):
         (CORE, "the core is not inside"),
         ("scripts/uvatrain", "the program is not inside"),
         ("RECORD", "its list of files, RECORD, is not inside"),
-        ("loader.py", "uvatrain/loader.py is in its list of files and not inside"),
+        ("loader/loader.py", "uvatrain/loader/loader.py is in its list of files and not inside"),
     ],
 )
 def test_a_wheel_with_a_missing_file_is_refused(wheel, tmp_path, member, words):
@@ -154,7 +154,7 @@ def test_a_program_that_pip_would_not_make_executable_is_refused(wheel, tmp_path
 
 
 def test_a_file_that_is_not_the_one_of_the_list_is_refused(wheel, tmp_path):
-    refuses(spoilt(wheel, tmp_path, instead={"uvatrain/loader.py": b"# Another."}), "uvatrain/loader.py is not the file of its list")
+    refuses(spoilt(wheel, tmp_path, instead={"uvatrain/doctor.py": b"# Another."}), "uvatrain/doctor.py is not the file of its list")
     refuses(spoilt(wheel, tmp_path, instead={"uvatrain/more.py": b""}), "uvatrain/more.py is not in its list of files")
 
 

@@ -16,6 +16,7 @@ use uva_rows::cuda::{
 use uva_rows::{MappedTable, RowSource};
 
 use super::figures::{Case, Figure, Figures, MeasurementShape};
+use super::settle::measured_table;
 use super::timetable::{self, CaseFailure, Gathers};
 use super::verdict::fair_share;
 use crate::RuntimeError;
@@ -44,8 +45,8 @@ pub fn measure(
     let context = Context::primary(cuda.ordinal)?;
     let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
     let kernels = GatherKernels::new(&Module::gather(&context, &options)?)?;
-    let row_bytes = dataset.table().row_bytes();
-    let table = dataset.feature_rows().map_or(0, |table| table.bytes.len());
+    let (table, row_bytes) =
+        measured_table(dataset).map_or((0, 0), |table| (table.bytes.len(), table.row_bytes()));
     let shape = MeasurementShape::new(table, row_bytes, cuda.kernel, gather_threads);
     let began = Instant::now();
     let multiprocessors = context.device().multiprocessors();
@@ -58,7 +59,7 @@ pub fn measure(
     Ok(Figures { shape, multiprocessors, sample_bytes, seconds, cases })
 }
 
-/// The first rows of a dataset's table.
+/// The first rows of the measured table.
 #[derive(Clone)]
 struct Sample {
     dataset: Arc<Dataset>,
@@ -67,7 +68,7 @@ struct Sample {
 
 impl TableBytes for Sample {
     fn bytes(&self) -> &[u8] {
-        &self.dataset.features().bytes[..self.length]
+        measured_table(&self.dataset).map_or(&[], |table| &table.bytes[..self.length])
     }
 }
 
@@ -98,7 +99,7 @@ impl OnGpu {
         preflight: PreflightPolicy,
     ) -> Result<Self, RuntimeError> {
         let row_bytes = shape.row_bytes;
-        let table = dataset.feature_rows().map_or(0, |table| table.bytes.len());
+        let table = measured_table(dataset).map_or(0, |table| table.bytes.len());
         let length = MeasurementShape::sample(table, row_bytes);
         if length == 0 {
             return Err(RuntimeError::input("the feature table has no rows to measure with"));

@@ -1,33 +1,49 @@
 //! Settlement of a decision's open choices, by stored figures, by a measurement now, or by the defaults.
 
-use uva_graph::{Dataset, NodeType};
+use uva_graph::{Dataset, FeatureTable};
 
 use super::figures::{Figures, MeasurementShape};
 use super::stored::{FigureFile, Machine};
-use super::verdict::{chosen, described};
+use super::verdict::{RowsRead, chosen, described};
 use crate::RuntimeError;
 use crate::backend::{Backend, BackendDecision, OpenChoices, TransferChoice};
 
 /// The run that the choices are for.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetRun {
-    /// Bytes of its table.
+    /// Bytes of the table that is measured; 0 without one.
     pub table_bytes: usize,
-    /// Bytes of a row of its table.
+    /// Bytes of a row of that table.
     pub row_bytes: usize,
     /// Threads of the CPU's gather.
     pub gather_threads: usize,
-    /// Whether it caches rows.
-    pub cached: bool,
+    /// The rows that it reads.
+    pub rows: RowsRead,
 }
 
 impl TargetRun {
-    /// A run on this dataset.
+    /// A run on this dataset; `cached` states whether it caches rows.
     pub fn of(dataset: &Dataset, gather_threads: usize, cached: bool) -> Self {
-        let table_bytes = dataset.feature_rows().map_or(0, |table| table.bytes.len());
-        let row_bytes = dataset.table_of(NodeType::ONLY).map_or(0, |table| table.row_bytes());
-        Self { table_bytes, row_bytes, gather_threads, cached }
+        let measured = measured_table(dataset);
+        let (table_bytes, row_bytes) =
+            measured.map_or((0, 0), |table| (table.bytes.len(), table.row_bytes()));
+        let rows = match (cached, dataset.is_homogeneous()) {
+            (true, _) => RowsRead::Cached,
+            (false, true) => RowsRead::OneTable,
+            (false, false) => RowsRead::SeveralTables,
+        };
+        Self { table_bytes, row_bytes, gather_threads, rows }
     }
+}
+
+/// The table whose rows are measured: of several, the one with the most bytes, from which most rows come that do not
+/// fit a GPU's cache of address translations. `None` for a hop set, a divided dataset, and a graph without features.
+pub(super) fn measured_table(dataset: &Dataset) -> Option<FeatureTable<'_>> {
+    if dataset.is_homogeneous() {
+        return dataset.feature_rows();
+    }
+    let tables = dataset.metagraph().types().filter_map(|of| dataset.rows(of));
+    tables.max_by_key(|table| table.bytes.len())
 }
 
 /// A function that measures for this backend, in a process that may use the GPU.
@@ -48,7 +64,6 @@ pub fn settle(
 ) -> Result<BackendDecision, RuntimeError> {
     let (Some(open), Backend::Cuda(cuda)) = (&decision.open, &decision.backend) else { return Ok(decision) };
     if wanted.table_bytes == 0 {
-        // Rows of several tables, or none at all.
         let chosen = TransferChoice::unmeasured(&open.options);
         return decision.settled(&chosen);
     }
@@ -69,8 +84,8 @@ pub fn settle(
         let chosen = TransferChoice::unmeasured(&open.options);
         return decision.settled(&chosen);
     };
-    let chosen = chosen(&open.options, &figures, wanted.cached);
-    note(&described(&chosen, &open.options, &figures, wanted.cached, &source));
+    let chosen = chosen(&open.options, &figures, wanted.rows);
+    note(&described(&chosen, &open.options, &figures, wanted.rows, &source));
     decision.settled(&chosen)
 }
 

@@ -15,12 +15,33 @@ const WORTH_A_COPY: f64 = 1.1;
 /// Minimum rate, as a part of the best, at which multiprocessors suffice.
 const SUFFICES: f64 = 0.97;
 
-/// The fastest choices by these figures, for choices that the options leave open. `cached` states that the run caches
-/// rows, which only zero-copy reads.
-pub fn chosen(options: &BackendOptions, figures: &Figures, cached: bool) -> TransferChoice {
+/// The rows of a run, which bound the ways that it can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowsRead {
+    /// Of one table.
+    OneTable,
+    /// Of several tables, which the two ways cannot share.
+    SeveralTables,
+    /// Cached on the GPU, where only zero-copy reads them.
+    Cached,
+}
+
+impl RowsRead {
+    /// The ways to choose from, the one first that uses the least CPU time.
+    fn ways(self) -> &'static [GatherChoice] {
+        match self {
+            Self::OneTable => &[GatherChoice::ZeroCopy, GatherChoice::Dma, GatherChoice::Split],
+            Self::SeveralTables => &[GatherChoice::ZeroCopy, GatherChoice::Dma],
+            Self::Cached => &[GatherChoice::ZeroCopy],
+        }
+    }
+}
+
+/// The fastest choices by these figures, for choices that the options leave open.
+pub fn chosen(options: &BackendOptions, figures: &Figures, rows: RowsRead) -> TransferChoice {
     let mut chosen = TransferChoice::unmeasured(options);
-    if options.gather == GatherChoice::Auto && !cached {
-        chosen.gather = gather(figures);
+    if options.gather == GatherChoice::Auto {
+        chosen.gather = gather(figures, rows.ways());
     }
     let by_kernels = matches!(chosen.gather, GatherChoice::ZeroCopy | GatherChoice::Split);
     if by_kernels && options.mps_percentage == GpuShare::Auto {
@@ -39,10 +60,10 @@ pub fn chosen(options: &BackendOptions, figures: &Figures, cached: bool) -> Tran
 }
 
 /// The fastest way; in doubt, the one that uses less CPU time.
-fn gather(figures: &Figures) -> GatherChoice {
+fn gather(figures: &Figures, ways: &[GatherChoice]) -> GatherChoice {
     let rate = |gather| figures.rate(&Case::by(gather)).unwrap_or(0.0);
-    let (mut best, mut wanted) = (GatherChoice::ZeroCopy, rate(GatherChoice::ZeroCopy) * WORTH_THE_CPU);
-    for other in [GatherChoice::Dma, GatherChoice::Split] {
+    let (mut best, mut wanted) = (ways[0], rate(ways[0]) * WORTH_THE_CPU);
+    for &other in &ways[1..] {
         if rate(other) > wanted {
             (best, wanted) = (other, rate(other) * WORTH_THE_CPU);
         }
@@ -89,7 +110,7 @@ pub fn described(
     chosen: &TransferChoice,
     options: &BackendOptions,
     figures: &Figures,
-    cached: bool,
+    rows: RowsRead,
     source: &str,
 ) -> String {
     let rate = |case: &Case| match figures.rate(case) {
@@ -97,18 +118,23 @@ pub fn described(
         None => "not measured".to_owned(),
     };
     let named = |is_named: bool| if is_named { ", as requested" } else { "" };
-    let ways = [GatherChoice::ZeroCopy, GatherChoice::Dma, GatherChoice::Split];
+    // Without a cache, which the figures of the other ways show the price of.
+    let ways = if rows == RowsRead::Cached { RowsRead::OneTable.ways() } else { rows.ways() };
     let own = Case::by(chosen.gather);
     let others: Vec<String> = ways
-        .into_iter()
-        .filter(|way| *way != chosen.gather)
-        .map(|way| format!("{way} {}", rate(&Case::by(way))))
+        .iter()
+        .filter(|way| **way != chosen.gather)
+        .map(|&way| format!("{way} {}", rate(&Case::by(way))))
         .collect();
     let mut text = format!(
         "gather {}{}{} (measured {} GB/s; {})",
         chosen.gather,
         named(options.gather != GatherChoice::Auto),
-        if cached && options.gather == GatherChoice::Auto { ", since rows are cached" } else { "" },
+        match rows {
+            RowsRead::Cached if options.gather == GatherChoice::Auto => ", since rows are cached",
+            RowsRead::SeveralTables => ", by the rows of the largest table",
+            RowsRead::OneTable | RowsRead::Cached => "",
+        },
         rate(&own),
         others.join(", "),
     );
@@ -169,7 +195,7 @@ mod tests {
     const SPLIT: Case = Case::by(GatherChoice::Split);
 
     fn auto(rates: &[(Case, f64)]) -> TransferChoice {
-        chosen(&BackendOptions::default(), &figures(rates), false)
+        chosen(&BackendOptions::default(), &figures(rates), RowsRead::OneTable)
     }
 
     #[test]
@@ -213,7 +239,7 @@ mod tests {
     fn a_share_that_does_not_fit_next_to_the_samplers_is_the_default() {
         let options = BackendOptions { mps_sampler_percentage: Some(80), ..BackendOptions::default() };
         let slow = figures(&[(Case::within(32), 35.0), (ZERO_COPY, 50.0)]);
-        assert_eq!(chosen(&options, &slow, false).producer_percentage, 10);
+        assert_eq!(chosen(&options, &slow, RowsRead::OneTable).producer_percentage, 10);
     }
 
     #[test]
@@ -233,15 +259,27 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_several_tables_take_one_of_the_two_ways() {
+        let options = BackendOptions::default();
+        for (dma, way) in [(60.0, GatherChoice::Dma), (30.0, GatherChoice::ZeroCopy)] {
+            let figures = figures(&[(ZERO_COPY, 50.0), (DMA, dma), (SPLIT, 90.0)]);
+            let chosen = chosen(&options, &figures, RowsRead::SeveralTables);
+            assert_eq!((chosen.gather, chosen.split_share), (way, None));
+            let text = described(&chosen, &options, &figures, RowsRead::SeveralTables, "stored in FILE");
+            assert!(text.contains("by the rows of the largest table") && !text.contains("split"), "{text}");
+        }
+    }
+
+    #[test]
     fn a_split_begins_where_the_measured_one_ended_or_at_the_rates_ratio() {
         let mut figures = figures(&[(ZERO_COPY, 30.0), (DMA, 10.0), (SPLIT, 40.0)]);
         let options = BackendOptions::default();
-        assert_eq!(chosen(&options, &figures, false).split_share, Some(0.75));
+        assert_eq!(chosen(&options, &figures, RowsRead::OneTable).split_share, Some(0.75));
         figures.cases[2].split_share = Some(0.7);
-        assert_eq!(chosen(&options, &figures, false).split_share, Some(0.7));
+        assert_eq!(chosen(&options, &figures, RowsRead::OneTable).split_share, Some(0.7));
         let named = BackendOptions { gather: GatherChoice::Split, ..options };
         figures.cases[0].gb_per_second = Some(60.0);
-        assert_eq!(chosen(&named, &figures, false).split_share, Some(0.7));
+        assert_eq!(chosen(&named, &figures, RowsRead::OneTable).split_share, Some(0.7));
     }
 
     #[test]
@@ -260,18 +298,25 @@ mod tests {
             table_pages: TablePagesChoice::InPlace,
             ..BackendOptions::default()
         };
-        assert_eq!(chosen(&named, &figures, false), TransferChoice::unmeasured(&named));
-        let cached = chosen(&BackendOptions::default(), &figures, true);
+        assert_eq!(chosen(&named, &figures, RowsRead::OneTable), TransferChoice::unmeasured(&named));
+        let cached = chosen(&BackendOptions::default(), &figures, RowsRead::Cached);
         let expected = (GatherChoice::ZeroCopy, 7, PinPages::Thp);
         assert_eq!((cached.gather, cached.producer_percentage, cached.table_pages), expected);
-        let text = described(&TransferChoice::unmeasured(&named), &named, &figures, false, "stored in FILE");
+        let text = described(
+            &TransferChoice::unmeasured(&named),
+            &named,
+            &figures,
+            RowsRead::OneTable,
+            "stored in FILE",
+        );
         for part in [
             "gather zero-copy, as requested (measured 35.0 GB/s; dma 55.0, split 56.0)",
             "25 %, as requested",
         ] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
-        let text = described(&cached, &BackendOptions::default(), &figures, true, "stored in FILE");
+        let text =
+            described(&cached, &BackendOptions::default(), &figures, RowsRead::Cached, "stored in FILE");
         for part in ["since rows are cached", "share 7 %", "8: 35.0", "table pages thp", "stored in FILE"] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
