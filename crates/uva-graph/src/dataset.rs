@@ -172,11 +172,6 @@ impl Dataset {
         self.graph_files().filter(|_| self.is_homogeneous())
     }
 
-    /// The type of the seeds: the target, or the only type.
-    pub fn seed_type(&self) -> NodeType {
-        self.target().unwrap_or(NodeType::ONLY)
-    }
-
     /// The rows of a hop set; `None` if the dataset has a graph.
     pub fn hops(&self) -> Option<Hops<'_>> {
         self.kind.hops()

@@ -278,6 +278,11 @@ impl TypedDataset {
         self.edge_rows(relation).map(|rows| (rows.table.element, rows.table.dim))
     }
 
+    /// The type of the seeds: the target, or the only type.
+    pub fn seed_type(&self) -> NodeType {
+        self.target().unwrap_or(NodeType::ONLY)
+    }
+
     /// The feature rows of the nodes of a type; `None` if it has none, for a hop set, and for a divided dataset.
     pub fn rows(&self, node_type: NodeType) -> Option<FeatureTable<'_>> {
         match &self.rows {

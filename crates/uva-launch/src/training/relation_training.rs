@@ -1,6 +1,6 @@
 //! Training options for models over the relations of a typed graph.
 
-use uva_graph::Dataset;
+use uva_graph::TypedDataset;
 use uva_model::{FeatureNorm, ModelGraph, ModelKind, ModelRow, NormKind, OptionsError, RootKind};
 use uva_options::OptionError;
 use uva_runtime::LoaderOptions;
@@ -40,9 +40,9 @@ impl TrainingOptions {
     /// # Errors
     /// Seeds without neighbours, an option that does not fit the relations, or options of tables where no node type
     /// requires one.
-    pub(super) fn see_relations(
+    pub fn see_relations(
         &mut self,
-        dataset: &Dataset,
+        dataset: &TypedDataset,
         outputs: usize,
     ) -> Result<Vec<String>, OptionError> {
         let Some(relations) = self.model.row().relations else { return Ok(Vec::new()) };
@@ -77,7 +77,7 @@ impl TrainingOptions {
     }
 
     /// Checks that each layer has what it reads, and that the options fit the relations.
-    fn check_graph(&self, dataset: &Dataset, outputs: usize) -> Result<(), OptionError> {
+    fn check_graph(&self, dataset: &TypedDataset, outputs: usize) -> Result<(), OptionError> {
         let name = dataset.path().display();
         self.trainer().check_relations(outputs).map_err(|error| match error {
             OptionsError::Option { option, problem } => OptionError::of(option, problem),
@@ -92,7 +92,7 @@ impl TrainingOptions {
 }
 
 /// The refusal of a model of one node type and one relation for a typed graph.
-pub(super) fn of_one_relation(model: ModelKind) -> OptionError {
+pub fn of_one_relation(model: ModelKind) -> OptionError {
     let reason = format!(
         "for one node type and one relation, and DATA is a typed graph: use `model={}`",
         ModelKind::names_of(ModelRow::reads_relations)

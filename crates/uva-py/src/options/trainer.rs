@@ -1,10 +1,13 @@
 //! The options of `python -m uvatrain.train`: those of `uvatrain train` and of loaders that it has, and of its ranks.
 
+use std::path::PathBuf;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
+use uva_graph::TypedDataset;
 use uva_launch::training::{
-    ModelKind, OF_HOP_SETS, TrainingOptions, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set,
+    OF_HOP_SETS, TrainingOptions, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set, of_one_relation,
 };
 use uva_runtime::options::hop_options::{HopOptions, HopRowsPlace, Shuffle};
 use uva_runtime::tune::planning::CacheOptions;
@@ -13,7 +16,7 @@ use uva_runtime::{DiskReader, LoaderOptions};
 use uva_runtime::spec::{Field, OptionError, Options, PartialOptions, Spelling, ValueKind};
 use uva_sample::SamplerKind;
 
-use crate::errors::of_launched;
+use crate::errors::{of_graph, of_launched};
 use crate::options::described::described;
 use crate::options::keywords::of_text;
 use crate::options::ranks::{RankOptions, TrainerRankOptions};
@@ -38,7 +41,8 @@ impl TrainerFields for TrainingOptions {
             "matmul_precision",
             "cores",
         ];
-        !others.contains(&name) && !["root", "relation_sum", "bases", "blocks"].contains(&name)
+        // Trained rows of node types have one owner.
+        !others.contains(&name) && !["embedding_dim", "embedding_init"].contains(&name)
     }
 }
 
@@ -78,18 +82,12 @@ impl TrainerFields for TrainerRankOptions {
 /// places that each rank has.
 fn accepted(field: &Field) -> Option<Vec<&'static str>> {
     match field.name {
-        "model" => Some(ModelKind::all().filter(is_of_ranks).map(ModelKind::name).collect()),
         "sampler_kind" => Some(vec![SamplerKind::NEIGHBOR.name(), SamplerKind::LABOR.name()]),
         "place" => {
             Some(vec![HopRowsPlace::Auto.name(), HopRowsPlace::Host.name(), HopRowsPlace::Disk.name()])
         }
         _ => None,
     }
-}
-
-/// Whether ranks can train a model: not yet those over several relations.
-fn is_of_ranks(model: &ModelKind) -> bool {
-    !model.row().reads_relations()
 }
 
 /// What is done with the options of each struct.
@@ -165,16 +163,25 @@ struct TrainerValues {
 #[pymethods]
 impl TrainerArguments {
     /// given: the options' texts by name. hops: for a hop set, the hops of each operator and the number of operators.
+    /// is_typed: whether the data is a graph of several node types or relations.
     ///
     /// Raises ValueError, in the command line's spelling, for the first option that does not fit the others or the data.
     #[new]
-    fn new(py: Python<'_>, given: &Bound<'_, PyDict>, hops: Option<(usize, usize)>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        given: &Bound<'_, PyDict>,
+        hops: Option<(usize, usize)>,
+        is_typed: bool,
+    ) -> PyResult<Self> {
         let mut all = TrainerValues::default();
         for (name, text) in given {
             let (name, text): (String, String) = (name.extract()?, text.extract()?);
             all.give(&name, &text).map_err(refused)?;
         }
         let training = all.checked(hops).map_err(refused)?;
+        if is_typed && !training.model.row().reads_relations() {
+            return Err(refused(of_one_relation(training.model)));
+        }
         Ok(Self { training, values: all.values(py)?.unbind() })
     }
 
@@ -189,16 +196,46 @@ impl TrainerArguments {
         self.training.model.row().needs_edge_features()
     }
 
-    /// The trainer's options as checkpoints have them, as JSON. layers: blocks of a batch. edge_dim: features of an edge that
-    /// the model gets.
-    fn trainer(&self, layers: usize, edge_dim: usize, seed: u64) -> PyResult<String> {
-        let options = TrainingOptions { blocks: layers, edge_dim, seed, ..self.training.clone() };
+    /// Whether the model is one over relations.
+    #[getter]
+    fn reads_relations(&self) -> bool {
+        self.training.model.row().reads_relations()
+    }
+
+    /// The trainer's options as checkpoints have them, as JSON, and notes on what may be unexpected. layers: blocks of a
+    /// batch. edge_dim: features of an edge that the model gets. dataset, outputs: for a model over relations, the
+    /// directory of the dataset and the columns of its logits.
+    #[pyo3(signature = (layers, edge_dim, seed, dataset=None, outputs=0))]
+    fn trainer(
+        &self,
+        layers: usize,
+        edge_dim: usize,
+        seed: u64,
+        dataset: Option<PathBuf>,
+        outputs: usize,
+    ) -> PyResult<(String, Vec<String>)> {
+        let mut options = TrainingOptions { blocks: layers, edge_dim, seed, ..self.training.clone() };
+        let notes = match dataset {
+            Some(path) => {
+                let dataset = TypedDataset::open(&path).map_err(of_graph)?;
+                options.see_relations(&dataset, outputs).map_err(refused)?
+            }
+            None => Vec::new(),
+        };
+        if let Some(table) = options.trainer().embeddings().first() {
+            let reason = format!(
+                "{} has no features, and ranks do not share trained rows yet: train with `uvatrain train`",
+                table.name
+            );
+            return Err(refused(OptionError::new("model", options.model.name(), reason)));
+        }
+        let notes = notes.iter().map(|note| Spelling::CommandLine.sentence(note)).collect();
         let written = serde_json::to_value(options.trainer());
         let mut trainer = written.map_err(|error| PyValueError::new_err(error.to_string()))?;
         if let Some(fields) = trainer.as_object_mut() {
             fields.remove("threads");
         }
-        Ok(trainer.to_string())
+        Ok((trainer.to_string(), notes))
     }
 }
 
@@ -227,10 +264,6 @@ impl TrainerValues {
     fn checked(&self, hops: Option<(usize, usize)>) -> Result<TrainingOptions, OptionError> {
         let mut training = self.training.options();
         let (loader, order) = (self.loader.options(), self.hops.options());
-        if !is_of_ranks(&training.model) {
-            let reason = "not supported yet with ranks: train with `uvatrain train`";
-            return Err(OptionError::new("model", training.model.name(), reason));
-        }
         let timeout = self.of_trainer.options().timeout;
         if timeout > MOST_SECONDS {
             let reason = format!("expected at most {MOST_SECONDS}");

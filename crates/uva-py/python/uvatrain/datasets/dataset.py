@@ -175,6 +175,12 @@ def opened(dataset: str | os.PathLike[str] | Dataset) -> Dataset:
 
 def opened_any(path: str | os.PathLike[str]) -> Dataset | TypedDataset:
     """The dataset at a path: a `TypedDataset` if its batches have types, as those of `uvatrain.Loader` do."""
+    typed = opened_typed(path)
+    return Dataset(path) if typed is None else typed
+
+
+def opened_typed(path: str | os.PathLike[str]) -> TypedDataset | None:
+    """The dataset at a path if its batches have types; else None."""
     try:
         with open(os.path.join(path, "meta.json"), encoding="utf-8") as file:
             meta = json.load(file)
@@ -182,10 +188,10 @@ def opened_any(path: str | os.PathLike[str]) -> Dataset | TypedDataset:
         # The opening reports what is wrong.
         meta = None
     if not isinstance(meta, dict) or "version" not in meta:
-        return Dataset(path)
+        return None
     typed = TypedDataset(path)
     is_single = len(typed.node_types) == 1 and len(typed.edge_types) <= 1 and "features" in typed.nodes(typed.node_types[0])
-    return Dataset(path) if is_single else typed
+    return None if is_single else typed
 
 
 def _reopen(path: str, fingerprint: str) -> Dataset:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -11,9 +12,11 @@ from torch.nn import functional
 
 from .model import _Edges
 
-__all__ = ["LAYERS", "Relation", "RelationLayer", "named"]
+__all__ = ["LAYERS", "Drawn", "Relation", "RelationLayer", "drawn_linear", "named"]
 
 Relation = tuple[str, str, str]
+#: A parameter and the bound of its uniform first values.
+Drawn = tuple[torch.Tensor, float]
 
 
 def named(modules: Iterable[tuple[str, nn.Module]]) -> nn.Module:
@@ -22,6 +25,19 @@ def named(modules: Iterable[tuple[str, nn.Module]]) -> nn.Module:
     for name, module in modules:
         holder._modules[name] = module
     return holder
+
+
+def drawn_linear(linear: nn.Linear) -> Iterator[Drawn]:
+    """Weight and bias of a linear map, as PyTorch draws them."""
+    bound = 1 / math.sqrt(linear.in_features)
+    yield linear.weight, bound
+    if linear.bias is not None:
+        yield linear.bias, bound
+
+
+def _glorot(parameter: torch.Tensor, fans: int) -> Drawn:
+    """A parameter in ±√(6 / fans) (Glorot & Bengio 2010)."""
+    return parameter, math.sqrt(6 / fans)
 
 
 class RelationLayer(nn.Module):
@@ -57,6 +73,10 @@ class RelationLayer(nn.Module):
         """The rows of each type of `types`. own: those of the destinations before the layer."""
         raise NotImplementedError
 
+    def drawn(self) -> Iterator[Drawn]:
+        """The parameters that do not begin as zeros, in the order in which `uvatrain train` draws them."""
+        raise NotImplementedError
+
 
 def _means(x: torch.Tensor, edges: _Edges) -> torch.Tensor:
     """The mean of the rows of each destination's neighbours, zeros without any."""
@@ -75,6 +95,11 @@ class _SageConv(nn.Module):
     def forward(self, x: torch.Tensor, own: torch.Tensor, edges: _Edges) -> torch.Tensor:
         rows: torch.Tensor = self.lin_l(_means(x, edges))
         return rows + self.lin_r(own) if hasattr(self, "lin_r") else rows
+
+    def drawn(self) -> Iterator[Drawn]:
+        yield from drawn_linear(self.lin_l)
+        if hasattr(self, "lin_r"):
+            yield from drawn_linear(self.lin_r)
 
 
 class _Sage(RelationLayer):
@@ -104,6 +129,10 @@ class _Sage(RelationLayer):
             results.setdefault(to, []).append(conv(x[source], own[to], edges[of]))
         is_mean = self.options.get("relation_sum", "sum") == "mean"
         return {to: torch.stack(of).sum(0) / (len(of) if is_mean else 1) for to, of in results.items()}
+
+    def drawn(self) -> Iterator[Drawn]:
+        for conv in self.convs._modules.values():
+            yield from cast("_SageConv", conv).drawn()
 
 
 class _Rgcn(RelationLayer):
@@ -163,6 +192,13 @@ class _Rgcn(RelationLayer):
                 rows[to] = rows[to] + means @ matrix
         return rows
 
+    def drawn(self) -> Iterator[Drawn]:
+        yield _glorot(self.weight, self.weight.shape[-2] + self.weight.shape[-1])
+        if hasattr(self, "comp"):
+            yield _glorot(self.comp, sum(self.comp.shape))
+        for root in self.root._parameters.values() if self._by_type else [self.root]:
+            yield _glorot(root, sum(root.shape))
+
 
 class _GatConv(nn.Module):
     """Neighbours weighted by the softmax of LeakyReLU(a·Wx_u + c·Wx_v), head by head and side by side."""
@@ -189,6 +225,12 @@ class _GatConv(nn.Module):
         weights = (scores - largest[edges.target]).exp()
         weights = weights / edges.sums(weights)[edges.target]
         return edges.sums(rows[edges.source] * weights[..., None]).flatten(1) + self.bias
+
+    def drawn(self) -> Iterator[Drawn]:
+        for linear in [self.lin] if hasattr(self, "lin") else [self.lin_src, self.lin_dst]:
+            yield _glorot(linear.weight, sum(linear.weight.shape))
+        for vector in (self.att_src, self.att_dst):
+            yield _glorot(vector, sum(vector.shape[1:]))
 
 
 class _Rgat(RelationLayer):
@@ -219,6 +261,10 @@ class _Rgat(RelationLayer):
             term = cast("nn.Module", self.convs._modules[_key(of)])(x[source], own[to], edges[of])
             rows[to] = rows[to] + term if to in rows else term
         return rows
+
+    def drawn(self) -> Iterator[Drawn]:
+        for conv in self.convs._modules.values():
+            yield from cast("_GatConv", conv).drawn()
 
 
 def _key(relation: Relation) -> str:

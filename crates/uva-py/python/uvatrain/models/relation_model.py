@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from .model import _Edges
-from .relation_layers import LAYERS, Relation, named
+from .relation_layers import LAYERS, Drawn, Relation, RelationLayer, drawn_linear, named
 
 __all__ = ["RelationModel"]
 
@@ -77,7 +77,18 @@ class RelationModel(nn.Module):
     def inputs(self, batch: Any) -> dict[str, torch.Tensor]:
         """The input rows of a batch by node type: its features, and rows of `embeddings` for types without them."""
         rows = {name: table[batch[name].n_id.to(table.device, torch.int64)] for name, table in self.embeddings.items()}
-        return {**batch.x_dict, **rows}
+        return {**{name: x for name, x in batch.x_dict.items() if x is not None}, **rows}
+
+    def drawn(self) -> Iterator[Drawn]:
+        """The parameters that do not begin as zeros, in the order in which `uvatrain train` draws them."""
+        for linear in self.input._modules.values() if hasattr(self, "input") else ():
+            yield from drawn_linear(cast("nn.Linear", linear))
+        for number, conv in enumerate(self.convs):
+            yield from cast("RelationLayer", conv).drawn()
+            for root in self.roots[number]._modules.values() if len(self.roots) else ():
+                yield from drawn_linear(cast("nn.Linear", root))
+        if hasattr(self, "lin"):
+            yield from drawn_linear(self.lin)
 
     def forward(self, x: Mapping[str, torch.Tensor], edge_index: Any) -> torch.Tensor:
         """The logits of the target's nodes (of regression, what is predicted).

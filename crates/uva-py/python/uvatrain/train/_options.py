@@ -14,8 +14,10 @@ class TrainerOptions:
     layers: int | None
     use_hops: int | None
     alpha: float | None
-    embedding_dim: int | None
-    embedding_init: str | None
+    root: str | None
+    relation_sum: str | None
+    bases: int | None
+    blocks: int | None
     activation: str | None
     heads: int | None
     output_heads: int | None

@@ -13,7 +13,7 @@ import torch
 
 from .. import _core
 from ..errors import UvatrainError
-from ..models import HopModel, Model, tensors_of
+from ..models import HopModel, Model, RelationModel, tensors_of
 
 #: The file that a run locks while it may write.
 _LOCK = ".uvatrain-lock"
@@ -64,7 +64,7 @@ class Folder:
 
 def write(
     path: str,
-    model: Model | HopModel,
+    model: Model | HopModel | RelationModel,
     optimizer: torch.optim.Adam,
     best: dict[str, torch.Tensor] | None,
     fingerprint: dict[str, Any],
@@ -113,7 +113,7 @@ def _packed(named: dict[str, torch.Tensor]) -> bytes:
 
 def read(
     path: str,
-    model: Model | HopModel,
+    model: Model | HopModel | RelationModel,
     optimizer: torch.optim.Adam,
     fingerprint: dict[str, Any],
     train_batches: int,

@@ -6,6 +6,8 @@ import math
 
 import torch
 
+from ..models import RelationModel
+
 _GOLDEN = 0x9E37_79B9_7F4A_7C15
 _MASK = 2**64 - 1
 #: Biases of HOGA's attention.
@@ -76,8 +78,14 @@ def _fans(name: str, parameter: torch.Tensor) -> int | None:
 @torch.no_grad()
 def initialise(model: torch.nn.Module, seed: int) -> None:
     """Draws matrices uniformly in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010). Normalisation begins as the identity,
-    slopes keep their value, and all else is 0."""
+    slopes keep their value, and all else is 0. A model over relations says what it draws."""
     stream = _Stream(seed)
+    if isinstance(model, RelationModel):
+        for parameter in model.parameters():
+            parameter.zero_()
+        for drawn, bound in model.drawn():
+            drawn.copy_((bound * stream.take(drawn.numel())).view(drawn.shape))
+        return
     for name, parameter in sorted(model.named_parameters(), key=lambda named: _order(named[0])):
         fans = _fans(name, parameter)
         if ".norm." in name:

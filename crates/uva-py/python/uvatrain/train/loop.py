@@ -15,7 +15,7 @@ import torch
 from .. import __version__, _core
 from ..errors import UvatrainError
 from ..loader.batch import SlotBatch
-from ..models import KINDS, HopModel, Model
+from ..models import KINDS, HopModel, Model, RelationModel
 from . import checkpoint, metrics
 from .checkpoint import Folder, Place, Saved
 from .data import Data, opened
@@ -49,15 +49,17 @@ class _Run:
         self._options, self._ranks, self._data = options, ranks, data
         self._task = Task.of(options.data, data.labelled, options.metric, options.loss)
         self._task.refuse_unlabelled(options.data, data.training_labels, ranks)
-        trainer = options.of_trainer(data.edge_dim)
+        trainer, self._notes = options.of_trainer(data.edge_dim, data.graph, self._task.outputs)
         self._task = self._task.weighed(trainer.get("class_weights"), options.data, data.training_labels, ranks)
         of_model = {**trainer, "input_dim": data.labelled.feature_dim, **self._task.of_model()}
-        self._model: Model | HopModel = KINDS.get(options.model, Model)(of_model)
+        kind = Model if data.graph is None else RelationModel
+        self._model: Model | HopModel | RelationModel = KINDS.get(options.model, kind)(of_model)
         initialise(self._model, options.seed)
         self._model.to(ranks.device)
         self._fingerprint: dict[str, Any] = {
             **data.fingerprint,
-            "trainer": trainer,
+            # The graph is compared as a part of the model.
+            "trainer": {name: value for name, value in trainer.items() if name != "graph"},
             "evaluate_by": "sampled",
             **self._task.of_checkpoint(),
         }
@@ -138,6 +140,8 @@ class _Run:
             f"{'rank' if ranks.count == 1 else 'ranks'}, {len(self._data.batches['train'])} steps an epoch"
             + (f"; resumes at epoch {self._saved.place.epoch + 1}, batch {self._saved.place.batch}" if goes_on else "")
         )
+        for note in self._notes:
+            self._say(note)
         if self._metrics is not None:
             self._metrics.start(options, ranks, self._data, self._saved.place)
         while self._saved.place.epoch < options.epochs and not self._is_over():

@@ -10,7 +10,8 @@ import os
 from typing import Any
 
 from .. import _core
-from ..datasets import HopSet
+from ..datasets import HopSet, TypedDataset, opened_typed
+from ..errors import UvatrainError
 from ._options import TrainerOptions
 
 _ABOUT = """\
@@ -32,11 +33,13 @@ class Options(TrainerOptions):
 
     data: str
     core: _core.TrainerArguments
+    #: Whether the data is a graph of several node types or relations.
+    is_typed: bool
 
     @property
     def values(self) -> dict[str, Any]:
         """DATA and the options, by name."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "core"}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in ("core", "is_typed")}
 
     @property
     def is_hop_set(self) -> bool:
@@ -58,13 +61,17 @@ class Options(TrainerOptions):
         """Whether the model takes edge features."""
         return self.core.needs_edges or self.edge_attr
 
-    def of_trainer(self, edge_dim: int = 0) -> dict[str, Any]:
-        """The trainer's options as checkpoints have them.
+    def of_trainer(
+        self, edge_dim: int = 0, graph: TypedDataset | None = None, outputs: int = 0
+    ) -> tuple[dict[str, Any], list[str]]:
+        """The trainer's options as checkpoints have them, and notes for people.
 
-        edge_dim: features of an edge that the model gets.
+        edge_dim: features of an edge that the model gets. graph, outputs: for a model over relations, what it is over,
+        and the columns of its logits.
         """
-        trainer: dict[str, Any] = json.loads(self.core.trainer(len(self.fanouts), edge_dim, self.seed))
-        return trainer
+        path = None if graph is None else graph.path
+        trainer, notes = self.core.trainer(len(self.fanouts), edge_dim, self.seed, path, outputs)
+        return json.loads(trainer), notes
 
     def of_loader(self) -> dict[str, Any]:
         """Keywords of `uvatrain.Loader`."""
@@ -140,10 +147,11 @@ def parse(arguments: list[str] | None) -> Options:
     given = vars(parser.parse_args(arguments))
     data = given.pop("data")
     try:
-        core = _core.TrainerArguments(given, _hops_of(data))
-    except (ValueError, OSError) as error:
+        is_typed = opened_typed(data) is not None
+        core = _core.TrainerArguments(given, _hops_of(data), is_typed)
+    except (ValueError, OSError, UvatrainError) as error:
         parser.error(str(error))
-    return Options(data=data, core=core, **core.values)
+    return Options(data=data, core=core, is_typed=is_typed, **core.values)
 
 
 def _hops_of(data: str) -> tuple[int, int] | None:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch.nn import functional
 
-from ..datasets import Dataset, HopSet
 from .ranks import Ranks
 
 #: Metrics by their names, as messages have them. Of errors the lowest is the best.
 METRICS = {"accuracy": "accuracy", "roc-auc": "ROC-AUC", "mse": "MSE", "mae": "MAE"}
 LOSSES = {"mse": functional.mse_loss, "mae": functional.l1_loss}
 _ERRORS = frozenset(LOSSES)
+
+
+class Labelled(Protocol):
+    """Labels, as `uvatrain.Dataset` has them, and the features of the nodes that have them."""
+
+    @property
+    def labels(self) -> Any: ...
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def num_targets(self) -> int | None: ...
+    @property
+    def multi_label(self) -> bool: ...
+    @property
+    def feature_dim(self) -> int: ...
 
 
 class Task(NamedTuple):
@@ -30,7 +44,7 @@ class Task(NamedTuple):
     weights: torch.Tensor | None = None
 
     @classmethod
-    def of(cls, path: str, dataset: Dataset | HopSet, metric: str, loss: str) -> Task:
+    def of(cls, path: str, dataset: Labelled, metric: str, loss: str) -> Task:
         """That of these labels, with "auto" for what is usual. ValueError where there is none, or these are not for it."""
         if dataset.labels is None:
             raise ValueError(f"{path}: the dataset has no labels, so there is nothing to train on")
