@@ -21,6 +21,7 @@ MODELS = {
     "rgcn-bases": "--model rgcn --bases 2",
     "rgcn-blocks": "--model rgcn --blocks 2 --root shared",
     "rgat": "--model rgat",
+    "hgt": "--model hgt --heads 2",
 }
 
 
@@ -84,12 +85,12 @@ def write_uneven(folder):
     uvatrain.write_dataset(folder, nodes=nodes, edges=edges, target="paper")
 
 
-@pytest.mark.parametrize("name", ["relation", "rgcn", "rgcn-bases", "rgat"])
+@pytest.mark.parametrize("name", ["relation", "rgcn", "rgcn-bases", "rgat", "hgt"])
 def test_types_of_different_widths_have_maps_as_in_predict(tmp_path, uvatrain_program, name):
     uneven = Trained(tmp_path, uvatrain_program, write_uneven)
     model = uneven.model(name)
     maps = {parameter.split(".")[0] for parameter in model.state_dict()} - {"convs", "lin"}
-    assert maps == ({"input"} if name.startswith("rgcn") else set())
+    assert maps == ({"lin_dict"} if name == "hgt" else {"input"} if name.startswith("rgcn") else set())
     line = f"predict graph --checkpoint {name} --eval sampled --slot-bytes 64MiB"
     uneven.run(f"{line} --output c.npy --probabilities p.npy")
     with torch.no_grad():
@@ -152,6 +153,38 @@ def test_the_state_of_rgat_is_that_of_pyg(trained):
             x = conv(x, {of: trained.edge_index[of] for of in model.relations[number]})
             x = {of: torch.nn.functional.leaky_relu(rows) for of, rows in x.items()} if number == 0 else x
         close(whole.lin(x["item"]), model(trained.x, trained.edge_index))
+
+
+def test_the_state_of_hgt_is_that_of_pyg_and_back(trained):
+    nn = pytest.importorskip("torch_geometric.nn")
+    model = trained.model("hgt")
+    whole = torch.nn.Module()
+    types = sorted({end for relations in model.relations for of in relations for end in (of[0], of[2])})
+    whole.lin_dict = torch.nn.ModuleDict({of: torch.nn.Linear(6, 8) for of in types})
+    whole.convs, whole.lin = torch.nn.ModuleList(), torch.nn.Linear(8, 6)
+    for relations in model.relations:
+        ends = sorted({end for of in relations for end in (of[0], of[2])})
+        whole.convs.append(nn.HGTConv(dict.fromkeys(ends, 8), 8, (ends, relations), heads=2))
+    for number, relations in enumerate(model.relations):
+        # Other values than those that all of them begin with.
+        for of in relations:
+            model.convs[number].p_rel._parameters["__".join(of)].data.uniform_(0.5, 1.5)
+    whole.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        x = {of: whole.lin_dict[of](trained.x[of]).relu() for of in types}
+        for number, conv in enumerate(whole.convs):
+            x = conv(x, {of: trained.edge_index[of] for of in model.relations[number]})
+        expected = whole.lin(x["item"])
+        close(model(trained.x, trained.edge_index), expected)
+        # From PyG into a model of its own values.
+        for parameter in whole.parameters():
+            parameter.mul_(1.5)
+        model.load_state_dict(whole.state_dict())
+        x = {of: whole.lin_dict[of](trained.x[of]).relu() for of in types}
+        for number, conv in enumerate(whole.convs):
+            x = conv(x, {of: trained.edge_index[of] for of in model.relations[number]})
+        close(model(trained.x, trained.edge_index), whole.lin(x["item"]))
+        assert (whole.lin(x["item"]) - expected).abs().max() > 1e-2
 
 
 # RGCNConv has one numbering for the nodes of all types.

@@ -28,6 +28,7 @@ MODELS = [
     "--model rgcn --bases 2 --root shared",
     "--model rgcn --blocks 2",
     "--model rgat --heads 2",
+    "--model hgt --heads 2 --weight-decay 0.1",
 ]
 
 
@@ -49,7 +50,7 @@ def test_one_relation_of_a_graph_without_types_is_one_too(data: Path, uvatrain_p
     trains_as_the_program_does(uvatrain_program, tmp_path, tmp_path / "plain", "--model rgat --heads 2")
 
 
-@pytest.mark.parametrize("model", ["rsage", "rgcn --bases 2", "rgat"])
+@pytest.mark.parametrize("model", ["rsage", "rgcn --bases 2", "rgat", "hgt"])
 def test_program_and_ranks_resume_each_others_checkpoints(data: Path, uvatrain_program: Path, tmp_path: Path, model: str):
     resume_each_others_checkpoints(uvatrain_program, tmp_path, data, model)
 

@@ -56,7 +56,7 @@ def load_model(
     """The model of a checkpoint that `uvatrain train --checkpoint` wrote, ready to predict (in `eval()` mode).
 
     A model of a hop set (`--model sign`, for example) is a `uvatrain.models.HopModel`, one of a typed graph (`--model
-    rsage`, `rgcn` or `rgat`) a `RelationModel`, any other a `Model`.
+    rsage`, `rgcn`, `rgat` or `hgt`) a `RelationModel`, any other a `Model`.
 
     checkpoint: the directory. keep: "best" for the parameters of the best epoch by validation, "last" for those after
     the last batch; None for what `train --keep` said. `model.metadata` has `kept`, `epoch` (from 0) and

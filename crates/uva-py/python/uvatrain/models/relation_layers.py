@@ -51,9 +51,11 @@ class RelationLayer(nn.Module):
     keeps_own_rows = False
     #: Whether it needs one width for all types.
     has_one_width = False
+    #: Whether a linear map and a ReLU for each type come before the first layer.
+    has_input_maps = False
     #: Whether a linear map to the logits follows the last layer.
     has_output_map = False
-    #: The slope of the function between layers, below zero.
+    #: The slope of the function between layers, below zero; with 1 there is none.
     slope = 0.0
 
     def __init__(
@@ -220,10 +222,7 @@ class _GatConv(nn.Module):
         rows, own = (z.view(len(z), self.heads, -1) for z in (of_source(x), of_own(own)))
         source, to = (rows * self.att_src).sum(-1), (own * self.att_dst).sum(-1)
         scores = functional.leaky_relu(source[edges.source] + to[edges.target], 0.2)
-        at = edges.target[:, None].expand_as(scores)
-        largest = torch.zeros_like(to).scatter_reduce(0, at, scores.detach(), "amax", include_self=False)
-        weights = (scores - largest[edges.target]).exp()
-        weights = weights / edges.sums(weights)[edges.target]
+        weights = _softmax(scores, edges.target, edges.destinations)
         return edges.sums(rows[edges.source] * weights[..., None]).flatten(1) + self.bias
 
     def drawn(self) -> Iterator[Drawn]:
@@ -267,10 +266,100 @@ class _Rgat(RelationLayer):
             yield from cast("_GatConv", conv).drawn()
 
 
+def _parameters(parameters: Iterable[tuple[str, torch.Tensor]]) -> nn.Module:
+    """A module with parameters under these names."""
+    holder = nn.Module()
+    for name, values in parameters:
+        holder._parameters[name] = nn.Parameter(values)
+    return holder
+
+
+class _Hgt(RelationLayer):
+    """PyG's `HGTConv`: attention over the edges of all relations into a node."""
+
+    has_input_maps = True
+    has_output_map = True
+    slope = 1.0
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        relations: list[Relation],
+        types: list[str],
+        widths: Mapping[str, int],
+        outputs: int,
+    ) -> None:
+        super().__init__(options, relations, types, widths, outputs)
+        # A checkpoint has the number if it is not the usual one of a GAT.
+        self._heads = options.get("heads", 8)
+        self._width = width = outputs // self._heads
+        ends = {name for source, _, to in relations for name in (source, to)}
+        self._ends = [of_type["name"] for of_type in options["graph"]["types"] if of_type["name"] in ends]
+        self.kqv_lin = named([("lins", named((name, nn.Linear(widths[name], 3 * outputs)) for name in self._ends))])
+        self.out_lin = named([("lins", named((name, nn.Linear(outputs, outputs)) for name in self._ends))])
+        matrices = [self._heads * len(relations), width, width]
+        self.k_rel = _parameters([("weight", torch.empty(matrices))])
+        self.v_rel = _parameters([("weight", torch.empty(matrices))])
+        self.skip = _parameters((name, torch.ones(1)) for name in self._ends)
+        self.p_rel = _parameters(("__".join(of), torch.ones(1, self._heads)) for of in relations)
+
+    @staticmethod
+    def _linear(maps: nn.Module, name: str) -> nn.Linear:
+        return cast("nn.Linear", cast("nn.Module", maps.lins)._modules[name])
+
+    def _mapped(self, rows: torch.Tensor, name: str, part: int) -> torch.Tensor:
+        """[n, heads, width]: the keys, queries or values of a type's rows."""
+        linear = self._linear(self.kqv_lin, name)
+        weight, bias = linear.weight.tensor_split(3)[part], linear.bias.tensor_split(3)[part]
+        return functional.linear(rows, weight, bias).view(len(rows), self._heads, self._width)
+
+    def _matrices(self, of: nn.Module, number: int) -> torch.Tensor:
+        """[heads, width, width]: those of a relation."""
+        return cast("torch.Tensor", of.weight).view(self._heads, -1, self._width, self._width)[:, number]
+
+    def forward(
+        self, x: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor], edges: Mapping[Relation, _Edges]
+    ) -> dict[str, torch.Tensor]:
+        sources = {of[0] for of in self.relations}
+        keys, values = ({name: self._mapped(x[name], name, part) for name in sources} for part in (0, 2))
+        rows = {}
+        for to in self.types:
+            queries, into = self._mapped(own[to], to, 1), [of for of in self.relations if of[2] == to]
+            scores = []
+            for of in into:
+                turned = torch.einsum("nhi,hji->nhj", queries, self._matrices(self.k_rel, self.relations.index(of)))
+                turned = turned * (cast("torch.Tensor", self.p_rel._parameters["__".join(of)]).view(-1, 1) / math.sqrt(self._width))
+                scores.append((keys[of[0]][edges[of].source] * turned[edges[of].target]).sum(-1))
+            weights = _softmax(torch.cat(scores), torch.cat([edges[of].target for of in into]), len(queries))
+            attended = torch.zeros_like(queries)
+            for of, part in zip(into, weights.split([len(of) for of in scores]), strict=True):
+                sums = edges[of].sums(values[of[0]][edges[of].source] * part[..., None])
+                attended = attended + torch.einsum("nhi,hij->nhj", sums, self._matrices(self.v_rel, self.relations.index(of)))
+            out = self._linear(self.out_lin, to)(functional.gelu(attended.flatten(1)))
+            share = cast("torch.Tensor", self.skip._parameters[to]).sigmoid()
+            rows[to] = share * out + (1 - share) * own[to]
+        return rows
+
+    def drawn(self) -> Iterator[Drawn]:
+        for name in self._ends:
+            for maps in (self.kqv_lin, self.out_lin):
+                yield from drawn_linear(self._linear(maps, name))
+        for of in (self.k_rel, self.v_rel):
+            yield cast("torch.Tensor", of.weight), 1 / math.sqrt(self._width)
+
+
+def _softmax(scores: torch.Tensor, target: torch.Tensor, destinations: int) -> torch.Tensor:
+    """[edges, heads]: the softmax of the scores over the edges into each destination."""
+    at, shape = target[:, None].expand_as(scores), (destinations, scores.shape[1])
+    largest = scores.new_zeros(shape).scatter_reduce(0, at, scores.detach(), "amax", include_self=False)
+    weights = (scores - largest[target]).exp()
+    return weights / scores.new_zeros(shape).index_add(0, target, weights)[target]
+
+
 def _key(relation: Relation) -> str:
     """The name of a relation's part of a module, as PyG writes it."""
     return f"<{'___'.join(relation)}>"
 
 
 #: The layers by model.
-LAYERS: dict[str, type[RelationLayer]] = {"rsage": _Sage, "rgcn": _Rgcn, "rgat": _Rgat}
+LAYERS: dict[str, type[RelationLayer]] = {"rsage": _Sage, "rgcn": _Rgcn, "rgat": _Rgat, "hgt": _Hgt}

@@ -19,8 +19,8 @@ class RelationModel(nn.Module):
     """A model of `uvatrain train` over a typed graph, as a PyTorch module of plain tensor operations.
 
     Its parameters have the names of PyG's modules, for the relations on which the target's rows depend: `convs[L]` is a
-    `HeteroConv` of `SAGEConv` or `GATConv` for each of `relations[L]` (rsage, rgat), or an `RGCNConv` of them in their
-    order (rgcn). `options` are those that it was trained with, `metadata` what else the checkpoint says of it.
+    `HeteroConv` of `SAGEConv` or `GATConv` for each of `relations[L]` (rsage, rgat), an `RGCNConv` of them in their order
+    (rgcn), or an `HGTConv` of their types and them (hgt). `options` are those that it was trained with, `metadata` what else the checkpoint says of it.
     `embeddings` has the trained rows of node types without features.
     """
 
@@ -42,7 +42,10 @@ class RelationModel(nn.Module):
         columns = options.get("embedding_dim") or options["hidden"]
         widths = {of_type["name"]: of_type.get("columns", columns) for of_type in graph["types"]}
         outputs = options["targets"] if "targets" in options else options["classes"]
-        if layer.has_one_width and len({widths[name] for name in inputs}) > 1:
+        if layer.has_input_maps:
+            self.lin_dict = named((name, nn.Linear(widths[name], options["hidden"])) for name in inputs)
+            widths = dict.fromkeys(widths, options["hidden"])
+        elif layer.has_one_width and len({widths[name] for name in inputs}) > 1:
             self.input = named((name, nn.Linear(widths[name], options["hidden"])) for name in inputs)
             widths = dict.fromkeys(widths, options["hidden"])
         self.convs, self.roots = nn.ModuleList(), nn.ModuleList()
@@ -79,10 +82,15 @@ class RelationModel(nn.Module):
         rows = {name: table[batch[name].n_id.to(table.device, torch.int64)] for name, table in self.embeddings.items()}
         return {**{name: x for name, x in batch.x_dict.items() if x is not None}, **rows}
 
+    def _input_maps(self) -> dict[str, nn.Linear]:
+        """The maps of input rows by node type; empty if the first layer reads them unchanged."""
+        holder = getattr(self, "lin_dict", None) or getattr(self, "input", None)
+        return {} if holder is None else cast("dict[str, nn.Linear]", holder._modules)
+
     def drawn(self) -> Iterator[Drawn]:
         """The parameters that do not begin as zeros, in the order in which `uvatrain train` draws them."""
-        for linear in self.input._modules.values() if hasattr(self, "input") else ():
-            yield from drawn_linear(cast("nn.Linear", linear))
+        for linear in self._input_maps().values():
+            yield from drawn_linear(linear)
         for number, conv in enumerate(self.convs):
             yield from cast("RelationLayer", conv).drawn()
             for root in self.roots[number]._modules.values() if len(self.roots) else ():
@@ -105,9 +113,11 @@ class RelationModel(nn.Module):
         types, dropout = self.options["graph"]["types"], self.options["input_dropout"]
         shares = {of["name"]: dropout if "columns" in of else 0.0 for of in types if of["name"] in x}
         rows = {name: functional.dropout(x[name].to(kind), share, self.training) for name, share in shares.items()}
-        for name, map_of in self.input._modules.items() if hasattr(self, "input") else ():
+        for name, map_of in self._input_maps().items():
             if name in rows:
-                rows[name] = cast("nn.Module", map_of)(rows[name])
+                rows[name] = map_of(rows[name])
+                if hasattr(self, "lin_dict"):
+                    rows[name] = functional.dropout(rows[name].relu(), self.options["dropout"], self.training)
         counts = {name: len(of) for name, of in rows.items()}
         for number, relations in enumerate(self.relations):
             rows = self._layer(number, relations, rows, by_layer[number], counts)

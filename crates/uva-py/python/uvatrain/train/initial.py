@@ -78,11 +78,10 @@ def _fans(name: str, parameter: torch.Tensor) -> int | None:
 @torch.no_grad()
 def initialise(model: torch.nn.Module, seed: int) -> None:
     """Draws matrices uniformly in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010). Normalisation begins as the identity,
-    slopes keep their value, and all else is 0. A model over relations says what it draws."""
+    slopes keep their value, and all else is 0. A model over relations says what it draws,
+    and has been made with its other values."""
     stream = _Stream(seed)
     if isinstance(model, RelationModel):
-        for parameter in model.parameters():
-            parameter.zero_()
         for drawn, bound in model.drawn():
             drawn.copy_((bound * stream.take(drawn.numel())).view(drawn.shape))
         return

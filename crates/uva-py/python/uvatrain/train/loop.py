@@ -205,6 +205,10 @@ class _Run:
             )
         self._optimizer.zero_grad()
         loss.backward()
+        for parameter in self._model.parameters():
+            # Some are unused: in a layer of hgt those of results of a type that is only a source. They decay like others.
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         self._ranks.average_gradients(self._model.parameters())
         self._optimizer.step()
         added = [labelled * value, right, labelled]
