@@ -220,7 +220,7 @@ fn what_typed_graphs_do_not_support_is_refused_with_the_reason() {
     refused("bench sample data --sampler-kind ladies", "neighbor, labor or weighted sample it");
     refused("bench sample data --sampler-kind weighted", "weight");
     refused(
-        "train data",
+        "train data --model sage",
         "--model sage: for one node type and one relation, and DATA is a typed graph: use --model rsage",
     );
     refused(
