@@ -34,6 +34,6 @@ pub use options::{FeatureNorm, MatmulPrecision, NormKind, TrainerOptions};
 pub use options_error::OptionsError;
 pub use relations::embedding::{EmbeddingInit, EmbeddingShape};
 pub use relations::model_graph::{ModelGraph, ModelType};
-pub use relations::relation_model::{RelationModel, RelationSum, RelationWeights, RootKind};
+pub use relations::relation_model::{InputMaps, RelationModel, RelationSum, RelationWeights, RootKind};
 pub use relations::wiring::{LayerWiring, RelationUse, Wiring};
 pub use task::{Metric, RegressionLoss, Task, TaskKind};

@@ -8,7 +8,7 @@ use crate::hops::hop_networks::{HOGA, LINEAR, SIGN};
 use crate::layer_size::{LayerSize, product};
 use crate::network::{NetworkForm, OVER_BLOCKS};
 use crate::relations::relation_model::RelationModel;
-use crate::relations::relation_networks::{OVER_RELATIONS, RGAT, RGCN, RSAGE};
+use crate::relations::relation_networks::{HGT, OVER_RELATIONS, RGAT, RGCN, RSAGE};
 
 /// The default number of heads.
 pub(crate) const HEADS: usize = 8;
@@ -38,6 +38,9 @@ pub enum ModelKind {
     /// GAT for each relation of a typed graph, without the node itself among its neighbours, as MLPerf trains it: the sum
     /// over the relations into a node type, and a linear map after the last layer.
     Rgat,
+    /// HGT (Hu et al. 2020): attention over the neighbours of all relations together, with keys, queries and values of node
+    /// types and maps of relations between them.
+    Hgt,
     /// SGC (Wu et al. 2019): a linear map of the last hop of a hop set.
     Sgc,
     /// S²GC (Zhu & Koniusz 2021): a linear map of the mean over the hops, each mixed with the features themselves.
@@ -83,6 +86,8 @@ pub enum Nonlinearity {
     Elu,
     /// x if x > 0, x / 100 otherwise.
     LeakyRelu,
+    /// x: the layers have functions of their own.
+    Identity,
 }
 
 /// A model's row in the table.
@@ -169,7 +174,7 @@ impl ModelRow {
 }
 
 /// All models. Tests, help and messages are made from this table.
-static TABLE: [ModelRow; 12] = [
+static TABLE: [ModelRow; 13] = [
     ModelRow {
         kind: ModelKind::Sage,
         name: "sage",
@@ -268,6 +273,13 @@ static TABLE: [ModelRow; 12] = [
         "GAT for typed graphs: attention in each relation, summed over the relations, and a linear map at the end",
         (Weighting::Attention, Nonlinearity::LeakyRelu),
         RGAT,
+    ),
+    over_relations(
+        ModelKind::Hgt,
+        "hgt",
+        "HGT for typed graphs: attention over the neighbours of all relations together, and a linear map at either end",
+        (Weighting::Attention, Nonlinearity::Identity),
+        HGT,
     ),
     over_hops(
         ModelKind::Sgc,
@@ -420,6 +432,6 @@ mod tests {
         assert_eq!(ModelKind::names_of(ModelRow::takes_edge_weights), "sage or gcn");
         assert_eq!(ModelKind::names_of(ModelRow::takes_edge_features), "gat or gine");
         assert_eq!(ModelKind::names_of(ModelRow::reads_hops), "sgc, s2gc, sign or hoga");
-        assert_eq!(ModelKind::names_of(ModelRow::has_heads), "gat, rgat or hoga");
+        assert_eq!(ModelKind::names_of(ModelRow::has_heads), "gat, rgat, hgt or hoga");
     }
 }

@@ -5,7 +5,7 @@ use crate::options::TrainerOptions;
 use crate::options_error::OptionsError;
 use crate::relations::embedding::EmbeddingShape;
 use crate::relations::model_graph::ModelGraph;
-use crate::relations::relation_model::{RelationModel, RelationShape, RelationWeights};
+use crate::relations::relation_model::{InputMaps, RelationModel, RelationShape, RelationWeights};
 use crate::relations::wiring::Wiring;
 
 impl TrainerOptions {
@@ -19,15 +19,18 @@ impl TrainerOptions {
         Wiring::new(graph, self.layers, (model.own_rows)(self.root)).map(Some)
     }
 
-    /// Whether a linear map of each node type comes before the first layer over relations, since it has one width for all
-    /// types and their features do not.
+    /// Whether a linear map of each node type comes before the first layer over relations.
     #[must_use]
     pub fn maps_inputs(&self, wiring: &Wiring) -> bool {
         let Some(model) = &self.model.row().relations else { return false };
         let columns = self.input_columns();
         let mut widths = wiring.inputs.iter().map(|&of_type| columns[of_type]);
         let first = widths.next();
-        model.has_shared_weights && widths.any(|width| Some(width) != first)
+        match model.input_maps {
+            InputMaps::Never => false,
+            InputMaps::WhereUneven => widths.any(|width| Some(width) != first),
+            InputMaps::WithRelu => true,
+        }
     }
 
     /// Columns of each type's rows before the first layer over relations.
@@ -95,6 +98,7 @@ impl TrainerOptions {
             parameters = parameters.saturating_add((model.parameters)(&RelationShape {
                 root: self.root,
                 weights: self.relation_weights,
+                heads: self.heads as u64,
                 layer,
                 widths: &widths,
                 outputs,

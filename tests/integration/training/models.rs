@@ -236,7 +236,7 @@ fn models_of_hop_sets_and_their_options_are_refused_for_a_dataset_by_name() {
     refused("--model gcn --use-hops 2", &["--use-hops", "sgc, s2gc, sign or hoga"]);
     refused("--alpha 0.1", &["--alpha", "s2gc"]);
     refused("--activation prelu", &["--activation", "sign"]);
-    refused("--heads 4", &["--heads", "gat, rgat or hoga"]);
+    refused("--heads 4", &["--heads", "gat, rgat, hgt or hoga"]);
     refused("--use-hops 0", &["--use-hops"]);
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::support::runs::{Metrics, small_graph, train};
 use crate::support::{Uvatrain, directory, uvatrain};
 
-const MODELS: [&str; 3] = ["rsage", "rgcn", "rgat"];
+const MODELS: [&str; 4] = ["rsage", "rgcn", "rgat", "hgt"];
 
 /// Writes a graph of items, tags and users: the class of an item is two digits, of which tags show one and users the
 /// other, of four and three values.
@@ -45,6 +45,7 @@ fn labels_that_need_two_relations_are_learned_from_both_only() {
         ("rgcn", "10,5 --root shared --bases 2"),
         ("rgcn", "10,5 --blocks 2"),
         ("rgat", "10"),
+        ("hgt", "10,5"),
     ] {
         let accuracy = test_accuracy(model, temp.path(), &format!("--fanouts {kind}"));
         assert!(accuracy > 0.9, "{model} {kind}: {accuracy}");
@@ -157,6 +158,8 @@ fn what_typed_models_do_not_support_is_refused_by_name() {
         ("--model rsage --root shared", ["--root: shared is not valid", "relation or type or none"]),
         ("--model rsage --bases 2", ["--bases", "rgcn"]),
         ("--model rgat --heads 3", ["--heads: 3 heads do not divide", "--hidden"]),
+        ("--model hgt --heads 3", ["--heads: 3 heads do not divide", "--hidden"]),
+        ("--model hgt --root type", ["--root", "rsage or rgcn"]),
         ("--model rgat --output-heads 2", ["--output-heads", "gat"]),
         ("--model rgat --root type", ["--root", "rsage or rgcn"]),
         ("--model rgcn --relation-sum mean", ["--relation-sum", "rsage"]),

@@ -66,9 +66,9 @@ options! {
         /// Activation between the layers of SIGN
         activation: Option<ActivationKind> = None
             => Field::choice::<ActivationKind>("ACTIVATION").of(MODEL, &[Training]).unless_given("relu"),
-        /// Attention heads of a hidden layer of GAT, rgat or HOGA; they divide `hidden` between them
+        /// Attention heads of a hidden layer of GAT, rgat, hgt or HOGA; they divide `hidden` between them
         heads: Option<usize> = None
-            => Field::at_least("HEADS", 1).of(MODEL, &[Training]).unless_given("8, or 4 for rgat"),
+            => Field::at_least("HEADS", 1).of(MODEL, &[Training]).unless_given("8, or 4 for rgat and hgt"),
         /// Attention heads of the last layer of GAT, which are averaged
         output_heads: Option<usize> = None
             => Field::within("HEADS", 1, 1024).of(MODEL, &[Training]).unless_given("the number of `heads`")

@@ -15,9 +15,10 @@ pub struct RelationModel {
     pub usual_root: fn(&ModelGraph) -> RootKind,
     /// It takes `--relation-sum`.
     pub has_relation_sum: bool,
-    /// It takes `--bases` and `--blocks`, and has one matrix shape for all relations: node types of different widths
-    /// need a linear map before the first layer.
+    /// It takes `--bases` and `--blocks`, and has one matrix shape for all relations.
     pub has_shared_weights: bool,
+    /// The linear maps of input rows before the first layer.
+    pub input_maps: InputMaps,
     /// Whether a linear map to the logits follows the last layer, whose rows are then as wide as the others'.
     pub has_output_map: bool,
     /// How a layer uses the rows of its destinations.
@@ -31,11 +32,24 @@ pub struct RelationModel {
 pub(crate) struct RelationShape<'l> {
     pub(crate) root: RootKind,
     pub(crate) weights: RelationWeights,
+    /// Attention heads.
+    pub(crate) heads: u64,
     pub(crate) layer: &'l LayerWiring,
     /// Columns of each type's rows before it.
     pub(crate) widths: &'l [u64],
     /// Columns of all rows after it.
     pub(crate) outputs: u64,
+}
+
+/// The linear maps of each node type's input rows before the first layer, to the width of the hidden layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputMaps {
+    /// None: the first layer takes rows of any width.
+    Never,
+    /// If the types' widths differ, since the first layer has one width for all of them.
+    WhereUneven,
+    /// Always, each with a ReLU behind it.
+    WithRelu,
 }
 
 named! {

@@ -2,7 +2,7 @@
 
 use crate::layer_size::product;
 use crate::network::{Network, NetworkForm};
-use crate::relations::relation_model::{RelationModel, RelationShape, RelationWeights, RootKind};
+use crate::relations::relation_model::{InputMaps, RelationModel, RelationShape, RelationWeights, RootKind};
 use crate::relations::wiring::OwnRowUse;
 
 /// Layers over the relations of a batch.
@@ -24,6 +24,7 @@ pub(crate) const RSAGE: RelationModel = RelationModel {
     },
     has_relation_sum: true,
     has_shared_weights: false,
+    input_maps: InputMaps::Never,
     has_output_map: false,
     own_rows: |root| if root == RootKind::None { OwnRowUse::Unread } else { OwnRowUse::Read },
     parameters: rsage,
@@ -35,6 +36,7 @@ pub(crate) const RGCN: RelationModel = RelationModel {
     usual_root: |graph| if graph.types.len() > 1 { RootKind::Type } else { RootKind::Shared },
     has_relation_sum: false,
     has_shared_weights: true,
+    input_maps: InputMaps::WhereUneven,
     has_output_map: false,
     own_rows: |_| OwnRowUse::Kept,
     parameters: rgcn,
@@ -46,9 +48,22 @@ pub(crate) const RGAT: RelationModel = RelationModel {
     usual_root: |_| RootKind::Relation,
     has_relation_sum: false,
     has_shared_weights: false,
+    input_maps: InputMaps::Never,
     has_output_map: true,
     own_rows: |_| OwnRowUse::Read,
     parameters: rgat,
+};
+
+/// A transformer over the entries of all relations.
+pub(crate) const HGT: RelationModel = RelationModel {
+    roots: &[],
+    usual_root: |_| RootKind::Relation,
+    has_relation_sum: false,
+    has_shared_weights: false,
+    input_maps: InputMaps::WithRelu,
+    has_output_map: true,
+    own_rows: |_| OwnRowUse::Read,
+    parameters: hgt,
 };
 
 /// A map of each relation's mean, with a bias; and the maps of the own rows.
@@ -65,7 +80,7 @@ fn rsage(&RelationShape { root, layer, widths, outputs, .. }: &RelationShape<'_>
 }
 
 /// The matrices of the relations, and the maps of the own rows with their biases. All rows are equally wide.
-fn rgcn(&RelationShape { root, weights, layer, widths, outputs }: &RelationShape<'_>) -> u64 {
+fn rgcn(&RelationShape { root, weights, layer, widths, outputs, .. }: &RelationShape<'_>) -> u64 {
     let inputs = layer.destinations.first().map_or(0, |&of_type| widths[of_type]);
     let (relations, matrix) = (layer.relations.len() as u64, product(&[inputs, outputs]));
     let of_relations = match weights {
@@ -85,4 +100,16 @@ fn rgat(&RelationShape { layer, widths, outputs, .. }: &RelationShape<'_>) -> u6
         product(&[columns.saturating_add(3), outputs])
     });
     of_relation.fold(0, u64::saturating_add)
+}
+
+/// For each type a map to keys, queries and values, one of what is attended to, and a share; for each relation two matrices
+/// and a factor a head.
+fn hgt(&RelationShape { heads, layer, widths, outputs, .. }: &RelationShape<'_>) -> u64 {
+    let of_type = |of_type: usize| {
+        let three = product(&[widths[of_type].saturating_add(1), outputs, 3]);
+        three.saturating_add(product(&[outputs.saturating_add(1), outputs])).saturating_add(1)
+    };
+    let of_types = layer.types().into_iter().map(of_type).fold(0, u64::saturating_add);
+    let of_relation = product(&[2, outputs, outputs / heads.max(1)]).saturating_add(heads);
+    of_types.saturating_add(product(&[layer.relations.len() as u64, of_relation]))
 }

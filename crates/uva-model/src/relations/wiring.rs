@@ -1,5 +1,7 @@
 //! The relations that each layer of a model uses.
 
+use std::collections::BTreeSet;
+
 use crate::relations::model_graph::ModelGraph;
 
 /// A relation in a layer, by number, with its types.
@@ -38,6 +40,11 @@ impl LayerWiring {
     /// The relations into a type, by their places in the layer.
     pub fn leading_into(&self, of_type: usize) -> impl Iterator<Item = (usize, &RelationUse)> + Clone {
         self.relations.iter().enumerate().filter(move |(_, of)| of.destination == of_type)
+    }
+
+    /// The types at either end of its relations, in their order.
+    pub fn types(&self) -> BTreeSet<usize> {
+        self.relations.iter().flat_map(|of| [of.source, of.destination]).collect()
     }
 }
 

@@ -377,7 +377,7 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
         (1, data, "--place disk", ["--place", "only valid with a hop set"]),
         (1, data, "--reader mmap", ["--reader", "only valid with a hop set"]),
         (1, data, "--layers 2", ["--layers", "--model sign or hoga", "--fanouts"]),
-        (1, data, "--heads 8", ["--heads", "--model gat, rgat or hoga", "has attention"]),
+        (1, data, "--heads 8", ["--heads", "--model gat, rgat, hgt or hoga", "has attention"]),
         (2, data, "--batch-size 300", ["--batch-size 300", "1 batch,", "fewer ranks"]),
         (1, tmp_path / "nothing", "", ["nothing"]),
     )

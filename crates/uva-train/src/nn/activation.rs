@@ -22,6 +22,8 @@ pub(crate) enum Activation {
     Elu,
     /// x above 0, x / 100 below.
     LeakyRelu,
+    /// x.
+    Identity,
 }
 
 /// The slope of `LeakyRelu` below zero.
@@ -41,6 +43,7 @@ impl Activation {
             Nonlinearity::Relu => Self::Relu,
             Nonlinearity::Elu => Self::Elu,
             Nonlinearity::LeakyRelu => Self::LeakyRelu,
+            Nonlinearity::Identity => Self::Identity,
         }
     }
 
@@ -54,6 +57,7 @@ impl Activation {
             Self::Elu => x.f_elu()?,
             // The slope is below one.
             Self::LeakyRelu => x.f_maximum(&x.f_mul_scalar(SLOPE)?)?,
+            Self::Identity => x,
         })
     }
 
@@ -68,7 +72,7 @@ impl Activation {
             let values = self.apply(x)?;
             let saved = match self {
                 Self::Relu => Saved::Relu { out: values.shallow_clone(), dropout: 0.0 },
-                Self::Elu | Self::LeakyRelu => {
+                Self::Elu | Self::LeakyRelu | Self::Identity => {
                     Saved::Other { of: self, values: values.shallow_clone(), mask: None }
                 }
             };
@@ -79,7 +83,7 @@ impl Activation {
                 let out = draws.behind_relu(x, dropout)?;
                 (out.shallow_clone(), Saved::Relu { out, dropout })
             }
-            Self::Elu | Self::LeakyRelu => {
+            Self::Elu | Self::LeakyRelu | Self::Identity => {
                 let values = self.apply(x)?;
                 let mask = draws.mask(&values, dropout)?;
                 let out = match &mask {
@@ -117,7 +121,10 @@ impl Saved {
                     Activation::LeakyRelu => {
                         gradient.f_where_self(&values.f_gt(0.0)?, &gradient.f_mul_scalar(SLOPE)?)?
                     }
-                    _ => Tensor::f_elu_backward(&gradient, 1.0, 1.0, 1.0, true, values)?,
+                    Activation::Identity => gradient,
+                    Activation::Relu | Activation::Elu => {
+                        Tensor::f_elu_backward(&gradient, 1.0, 1.0, 1.0, true, values)?
+                    }
                 })
             }
         }

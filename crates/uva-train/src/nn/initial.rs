@@ -37,7 +37,7 @@ pub(crate) fn linear_weight(
 /// Uniform in ±`bound`.
 ///
 /// Drawn on the host for every device, so that equal seeds give equal parameters everywhere.
-fn uniform(
+pub(crate) fn uniform(
     shape: &[usize],
     bound: f64,
     (kind, device): (Kind, Device),

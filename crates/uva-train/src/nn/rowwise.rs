@@ -58,6 +58,12 @@ impl Linear {
         Ok(Self { weight: self.weight.f_to_device(device)?, bias: self.bias.f_to_device(device)? })
     }
 
+    /// The map to `count` of its outputs, from `first` on. It has the same memory.
+    pub(crate) fn outputs(&self, first: usize, count: usize) -> Result<Self, TrainError> {
+        let part = |of: &Tensor| of.f_narrow(0, first as i64, count as i64);
+        Ok(Self { weight: part(&self.weight)?, bias: part(&self.bias)? })
+    }
+
     pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
         vec![("weight", &self.weight), ("bias", &self.bias)]
     }

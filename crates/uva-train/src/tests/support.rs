@@ -251,7 +251,8 @@ pub(crate) fn fill_biases(trainer: &Trainer) {
     let mut random = SplitMix64::new(3);
     let start_alike = |name: &String| {
         let ends = ["bias", "norm.weight", "eps", "slope"];
-        ends.iter().any(|end| name.ends_with(end)) || name.contains(".bias.")
+        let parts = [".bias.", ".skip.", ".p_rel."];
+        ends.iter().any(|end| name.ends_with(end)) || parts.iter().any(|part| name.contains(part))
     };
     for (_, tensor) in trainer.model.parameters().into_iter().filter(|(name, _)| start_alike(name)) {
         let values: Vec<f64> = (0..tensor.numel()).map(|_| 0.5 * random.symmetric()).collect();

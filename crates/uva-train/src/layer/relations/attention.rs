@@ -85,14 +85,14 @@ impl RelationAttention {
         place: (Kind, Device),
         random: &mut SplitMix64,
     ) -> Result<Self, TrainError> {
-        let LayerShape { wiring, widths, outputs, relations, .. } = *shape;
+        let LayerShape { wiring, widths, outputs, .. } = *shape;
         let (heads, width) = (options.heads, outputs / options.heads);
         let mut parts = Vec::with_capacity(wiring.relations.len());
         for of in &wiring.relations {
             let (inputs, own) = (widths[of.source], widths[of.destination]);
             let mut drawn = |shape: &[usize], fans: usize| glorot(shape, fans, place, random);
             parts.push(Part {
-                name: relations[of.relation].clone(),
+                name: shape.part(of.relation),
                 weight: drawn(&[outputs, inputs], inputs + outputs)?,
                 own_weight: (own != inputs).then(|| drawn(&[outputs, own], own + outputs)).transpose()?,
                 of_source: drawn(&[1, heads, width], heads + width)?,

@@ -12,6 +12,13 @@ pub(crate) struct LayerShape<'n> {
     pub(crate) outputs: usize,
     /// The names of the node types.
     pub(crate) types: &'n [&'n str],
-    /// The names of the relations' parts in PyG, `<author___writes___paper>`.
-    pub(crate) relations: &'n [String],
+    /// The source type, the name and the destination type of each relation.
+    pub(crate) relations: &'n [[String; 3]],
+}
+
+impl LayerShape<'_> {
+    /// The name of a relation's part in PyG's modules, `<author___writes___paper>`.
+    pub(crate) fn part(&self, relation: usize) -> String {
+        format!("<{}>", self.relations[relation].join("___"))
+    }
 }

@@ -122,7 +122,7 @@ fn checked<'a>(lists: &HostLists<'a>) -> Result<Lists<'a, i32>, TrainError> {
 }
 
 /// Lets a loop write the numbers of a tensor.
-fn filled_by<T: Number, E>(
+pub(super) fn filled_by<T: Number, E>(
     tensor: &mut Tensor,
     write: impl FnOnce(&mut [T]) -> Result<(), E>,
 ) -> Result<(), TrainError>

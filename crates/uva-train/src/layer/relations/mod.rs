@@ -2,11 +2,13 @@
 
 mod attention;
 mod convolution;
+mod joint_attention;
 mod layer_shape;
 mod list_attention;
 mod mean_map;
 mod relation_layer;
 mod sage;
+mod transformer;
 mod type_rows;
 
 use self::layer_shape::LayerShape;
@@ -19,7 +21,7 @@ use crate::nn::dropout::Draws;
 use crate::nn::random::SplitMix64;
 use crate::nn::rowwise::Linear;
 use tch::{Device, Kind, Tensor};
-use uva_model::{TrainerOptions, Wiring};
+use uva_model::{InputMaps, TrainerOptions, Wiring};
 
 /// The layers of a network, with the activation and dropout of each type's rows between them.
 pub(crate) struct RelationNetwork {
@@ -28,6 +30,8 @@ pub(crate) struct RelationNetwork {
     types: usize,
     /// The maps of input rows, for each type that the first layer reads; empty if it reads them unchanged.
     inputs: Vec<(String, Linear)>,
+    /// Whether a ReLU follows them.
+    activates_inputs: bool,
     /// For each type whose input rows it reads, whether they are trained.
     trained: Vec<bool>,
     layers: Vec<RelationLayer>,
@@ -39,8 +43,8 @@ pub(crate) struct RelationNetwork {
 
 /// The state that the backward pass needs, of each layer.
 pub(crate) struct Saved {
-    /// The rows before the maps of inputs; empty if there are none.
-    unmapped: Vec<Tensor>,
+    /// The rows before the maps of inputs, and the state of the ReLU behind; empty if there are none.
+    unmapped: Vec<(Tensor, Option<activation::Saved>)>,
     layers: Vec<SavedLayer>,
     /// The target's rows after the last layer, before the map of outputs.
     last: Option<Tensor>,
@@ -70,21 +74,23 @@ impl RelationNetwork {
             )));
         };
         let types: Vec<&str> = graph.types.iter().map(|of_type| of_type.name.as_str()).collect();
-        let relations: Vec<String> =
-            graph.relations.iter().map(|names| format!("<{}>", names.join("___"))).collect();
+        let activates_inputs =
+            options.model.row().relations.is_some_and(|of| of.input_maps == InputMaps::WithRelu);
+        let prefix = if activates_inputs { "lin_dict" } else { "input" };
         let mut inputs = Vec::new();
         if options.maps_inputs(&wiring) {
             let columns = options.input_columns();
             for &of_type in &wiring.inputs {
                 let widths = (columns[of_type], options.hidden);
-                inputs.push((graph.types[of_type].name.clone(), Linear::as_in_torch(widths, place, random)?));
+                let name = format!("{prefix}.{}", graph.types[of_type].name);
+                inputs.push((name, Linear::as_in_torch(widths, place, random)?));
             }
         }
         let (mut widths, columns) = (options.input_widths(&wiring), options.output_widths(outputs));
         let trained = wiring.inputs.iter().map(|&of_type| graph.types[of_type].columns.is_none()).collect();
         let mut layers = Vec::with_capacity(wiring.layers.len());
         for (of_layer, &outputs) in wiring.layers.iter().zip(&columns) {
-            let (widths_before, relations, types) = (&widths[..], &relations[..], &types[..]);
+            let (widths_before, relations, types) = (&widths[..], &graph.relations[..], &types[..]);
             let shape = LayerShape { wiring: of_layer, widths: widths_before, outputs, types, relations };
             layers.push(RelationLayer::new(options, &shape, place, random)?);
             widths = vec![outputs; widths.len()];
@@ -94,7 +100,8 @@ impl RelationNetwork {
             None => None,
         };
         let (activation, dropout) = (Activation::of(options.model), options.dropout);
-        Ok(Self { wiring, types: graph.types.len(), inputs, trained, layers, output, activation, dropout })
+        let types = graph.types.len();
+        Ok(Self { wiring, types, inputs, activates_inputs, trained, layers, output, activation, dropout })
     }
 
     /// Whether the input rows at this place, in the order of types, are trained.
@@ -113,7 +120,7 @@ impl RelationNetwork {
             let named = |(part, of): (&str, &Tensor)| (format!("{prefix}.{part}"), of.shallow_clone());
             map.parameters().into_iter().map(named).collect::<Vec<_>>()
         };
-        let of_inputs = self.inputs.iter().flat_map(|(name, map)| of_map(&format!("input.{name}"), map));
+        let of_inputs = self.inputs.iter().flat_map(|(name, map)| of_map(name, map));
         let of_layers = self.layers.iter().enumerate().flat_map(|(number, layer)| layer.parameters(number));
         let of_output = self.output.iter().flat_map(|map| of_map("lin", map));
         of_inputs.chain(of_layers).chain(of_output).collect()
@@ -139,8 +146,14 @@ impl RelationNetwork {
         for (place, (&of_type, rows)) in inputs.iter().zip(tables).enumerate() {
             match self.inputs.get(place) {
                 Some((_, map)) => {
-                    x.set(of_type, map.forward(&rows)?);
-                    unmapped.push(rows);
+                    let (mut mapped, mut state) = (map.forward(&rows)?, None);
+                    if self.activates_inputs {
+                        let (out, saved) =
+                            Activation::Relu.forward(mapped, draws.as_deref_mut(), self.dropout)?;
+                        (mapped, state) = (out, Some(saved));
+                    }
+                    x.set(of_type, mapped);
+                    unmapped.push((rows, state));
                 }
                 None => x.set(of_type, rows),
             }
@@ -203,8 +216,13 @@ impl RelationNetwork {
         for (place, &of_type) in self.wiring.inputs.iter().enumerate() {
             let is_trained = self.trains_input(place);
             match (self.inputs.get(place), saved.unmapped.get(place)) {
-                (Some((_, map)), Some(rows)) => {
-                    let (of_map, of_x) = map.backward(rows, gradients.get(of_type)?, is_trained)?;
+                (Some((_, map)), Some((rows, state))) => {
+                    let of_mapped = gradients.take(of_type)?;
+                    let of_mapped = match state {
+                        Some(state) => state.backward(of_mapped)?,
+                        None => of_mapped,
+                    };
+                    let (of_map, of_x) = map.backward(rows, &of_mapped, is_trained)?;
                     of_parameters.extend(of_map);
                     of_rows.extend(of_x);
                 }

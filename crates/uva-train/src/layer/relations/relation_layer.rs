@@ -4,6 +4,7 @@ use super::attention::{self, RelationAttention};
 use super::convolution::{self, RelationConvolution};
 use super::layer_shape::LayerShape;
 use super::sage::{self, SageRelations};
+use super::transformer::{self, Transformer};
 use super::type_rows::TypeRows;
 use crate::TrainError;
 use crate::block::aggregate::Block;
@@ -16,6 +17,7 @@ pub(crate) enum RelationLayer {
     Sage(SageRelations),
     Convolution(RelationConvolution),
     Attention(RelationAttention),
+    Transformer(Transformer),
 }
 
 /// The state that the backward pass needs.
@@ -23,6 +25,7 @@ pub(crate) enum Saved {
     Sage(sage::Saved),
     Convolution(convolution::Saved),
     Attention(attention::Saved),
+    Transformer(transformer::Saved),
 }
 
 impl RelationLayer {
@@ -38,6 +41,7 @@ impl RelationLayer {
                 Ok(Self::Convolution(RelationConvolution::new(options, shape, place, random)?))
             }
             ModelKind::Rgat => Ok(Self::Attention(RelationAttention::new(options, shape, place, random)?)),
+            ModelKind::Hgt => Ok(Self::Transformer(Transformer::new(options, shape, place, random)?)),
             other => Err(TrainError::Input(format!("`model={}` has no relations", other.name()))),
         }
     }
@@ -48,6 +52,7 @@ impl RelationLayer {
             Self::Sage(layer) => layer.parameters(number),
             Self::Convolution(layer) => layer.parameters(number),
             Self::Attention(layer) => layer.parameters(number),
+            Self::Transformer(layer) => layer.parameters(number),
         }
     }
 
@@ -73,6 +78,10 @@ impl RelationLayer {
                 let (out, saved) = layer.forward(wiring, x, blocks)?;
                 (out, Saved::Attention(saved))
             }
+            Self::Transformer(layer) => {
+                let (out, saved) = layer.forward(wiring, x, blocks)?;
+                (out, Saved::Transformer(saved))
+            }
         })
     }
 
@@ -94,6 +103,9 @@ impl RelationLayer {
             }
             (Self::Attention(layer), Saved::Attention(saved)) => {
                 layer.backward(wiring, x, saved, blocks, gradients, input_gradient)
+            }
+            (Self::Transformer(layer), Saved::Transformer(saved)) => {
+                layer.backward(wiring, x, saved, blocks, gradients)
             }
             _ => Err(TrainError::Input("a backward pass after another layer's forward pass".to_owned())),
         }

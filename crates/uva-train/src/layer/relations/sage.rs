@@ -64,7 +64,7 @@ impl SageRelations {
         place: (Kind, Device),
         random: &mut SplitMix64,
     ) -> Result<Self, TrainError> {
-        let LayerShape { wiring, widths, outputs, types, relations } = *shape;
+        let LayerShape { wiring, widths, outputs, types, .. } = *shape;
         let mut maps = Vec::with_capacity(wiring.relations.len());
         for of in &wiring.relations {
             let (inputs, own) = (widths[of.source], widths[of.destination]);
@@ -73,12 +73,7 @@ impl SageRelations {
                 RootKind::Relation => Some(linear_weight((own, outputs), place, random)?),
                 RootKind::Type | RootKind::Shared | RootKind::None => None,
             };
-            maps.push(RelationMap {
-                name: relations[of.relation].clone(),
-                weight: Weight(weight),
-                bias,
-                root,
-            });
+            maps.push(RelationMap { name: shape.part(of.relation), weight: Weight(weight), bias, root });
         }
         let mut roots = Vec::new();
         if options.root == RootKind::Type {

@@ -89,7 +89,8 @@ fn gradients_of_trained_rows_equal_finite_differences() {
     let roots = |model: ModelKind| model.row().relations.unwrap().roots;
     let models = [ModelKind::Rsage, ModelKind::Rgcn].into_iter();
     let with_roots = models.flat_map(|model| roots(model).iter().map(move |&root| (model, root)));
-    for (model, root) in with_roots.chain([(ModelKind::Rgat, RootKind::Relation)]) {
+    let others = [ModelKind::Rgat, ModelKind::Hgt].map(|model| (model, RootKind::Relation));
+    for (model, root) in with_roots.chain(others) {
         // Both orders of multiplying and aggregating occur.
         for (hidden, dropout, input_dropout) in [(9, 0.0, 0.0), (2, 0.3, 0.4)] {
             let options =

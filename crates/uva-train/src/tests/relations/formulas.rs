@@ -99,10 +99,7 @@ impl Reference<'_> {
         };
         let mut rows = own.matmul(part("root")) + part("bias");
         for r in into {
-            // The number of the relation among those that the layer uses.
-            let types = (0..TYPES.len()).filter(|&to| at.level > 0 || TYPES[to].0 == "paper");
-            let before = types.flat_map(|to| self.into(at, to)).filter(|&other| other < r);
-            let number = before.count() as i64;
+            let number = self.number(at, r);
             let matrix = match self.options.relation_weights {
                 RelationWeights::Free => weight.get(number),
                 RelationWeights::Bases(bases) => {
@@ -160,13 +157,87 @@ impl Reference<'_> {
         self.into(at, destination).into_iter().map(term).reduce(|sum, term| sum + term)
     }
 
+    fn hgt(&self, at: &Place, destination: usize) -> Option<Tensor> {
+        let (into, name, heads) =
+            (self.into(at, destination), format!("convs.{}", at.layer), self.options.heads);
+        let count = COUNTS[at.level][destination] as i64;
+        let own = at.x[destination].as_ref().filter(|_| !into.is_empty())?.narrow(0, 0, count);
+        let heads = heads as i64;
+        let three = |of_type: usize, rows: &Tensor| -> Vec<Tensor> {
+            let all = self.linear(&format!("{name}.kqv_lin.lins.{}", TYPES[of_type].0), rows);
+            all.chunk(3, 1).iter().map(|part| part.reshape([rows.size()[0], heads, -1])).collect()
+        };
+        let queries = &three(destination, &own)[1];
+        let width = queries.size()[2];
+        // Keys, values and factors of each relation, and the picks.
+        let used: usize = (0..TYPES.len())
+            .filter(|&to| at.level > 0 || TYPES[to].0 == "paper")
+            .map(|to| self.into(at, to).len())
+            .sum();
+        let parts = into.iter().map(|&r| {
+            let number = self.number(at, r);
+            let source = of_type(RELATIONS[r][0]);
+            let rows = three(source, at.x[source].as_ref().unwrap());
+            let mapped = |part: &str, rows: &Tensor| {
+                let matrices = self.of(&format!("{name}.{part}_rel.weight"));
+                let by_head = (0..heads)
+                    .map(|head| rows.select(1, head).matmul(&matrices.get(head * used as i64 + number)));
+                Tensor::stack(&by_head.collect::<Vec<_>>(), 1)
+            };
+            let factors = self.of(&format!("{name}.p_rel.{}", RELATIONS[r].join("__")));
+            (
+                mapped("k", &rows[0]),
+                mapped("v", &rows[2]),
+                factors.shallow_clone(),
+                &self.batch.lists[at.level][r],
+            )
+        });
+        let parts: Vec<_> = parts.collect();
+        let attended: Vec<Tensor> = (0..count)
+            .map(|v| {
+                let (mut scores, mut values) = (Vec::new(), Vec::new());
+                for (keys, own_values, factors, (indptr, indices)) in &parts {
+                    for &u in &indices[indptr[v as usize] as usize..indptr[v as usize + 1] as usize] {
+                        let products = queries.get(v) * keys.get(u.into());
+                        let score = products.sum_dim_intlist([1i64].as_slice(), false, Kind::Double);
+                        scores.push(score * factors.get(0) / (width as f64).sqrt());
+                        values.push(own_values.get(u.into()));
+                    }
+                }
+                if scores.is_empty() {
+                    return queries.get(v).zeros_like().flatten(0, 1);
+                }
+                let weights = Tensor::stack(&scores, 0).softmax(0, Kind::Double).unsqueeze(2);
+                let sum = Tensor::stack(&values, 0) * weights;
+                sum.sum_dim_intlist([0i64].as_slice(), false, Kind::Double).flatten(0, 1)
+            })
+            .collect();
+        let attended = if attended.is_empty() { own.zeros_like() } else { Tensor::stack(&attended, 0) };
+        let halved = &attended * 0.5;
+        let gelu = halved * ((attended / 2f64.sqrt()).erf() + 1.0);
+        let mapped = self.linear(&format!("{name}.out_lin.lins.{}", TYPES[destination].0), &gelu);
+        let share = self.of(&format!("{name}.skip.{}", TYPES[destination].0)).sigmoid();
+        Some(mapped * &share + own * (1.0 - share))
+    }
+
+    /// The number of a relation among those that the layer uses.
+    fn number(&self, at: &Place, relation: usize) -> i64 {
+        let types = (0..TYPES.len()).filter(|&to| at.level > 0 || TYPES[to].0 == "paper");
+        types.flat_map(|to| self.into(at, to)).filter(|&other| other < relation).count() as i64
+    }
+
     fn logits(&self) -> Tensor {
         let levels = COUNTS.len() - 1;
         let table = |(of_type, (rows, columns)): (usize, &(Vec<f32>, usize))| {
             let rows = Tensor::from_slice(rows).to_kind(Kind::Double).view([-1, (*columns).max(1) as i64]);
-            let name = format!("input.{}", TYPES[of_type].0);
+            let is_hgt = self.options.model == ModelKind::Hgt;
+            let name = format!("{}.{}", if is_hgt { "lin_dict" } else { "input" }, TYPES[of_type].0);
             let is_mapped = self.parameters.contains_key(&format!("{name}.weight"));
-            (*columns > 0).then(|| if is_mapped { self.linear(&name, &rows) } else { rows })
+            (*columns > 0).then(|| match is_mapped {
+                true if is_hgt => self.linear(&name, &rows).relu(),
+                true => self.linear(&name, &rows),
+                false => rows,
+            })
         };
         let mut x: Vec<Option<Tensor>> = self.batch.rows.iter().enumerate().map(table).collect();
         for layer in 0..levels {
@@ -176,17 +247,19 @@ impl Reference<'_> {
                 _ if is_last && TYPES[destination].0 != "paper" => None,
                 ModelKind::Rgcn => self.rgcn(&at, destination),
                 ModelKind::Rgat => self.rgat(&at, destination),
+                ModelKind::Hgt => self.hgt(&at, destination),
                 _ => self.rsage(&at, destination),
             };
             let activated = |rows: Tensor| match self.options.model {
                 _ if is_last => rows,
                 ModelKind::Rgat => rows.leaky_relu(),
+                ModelKind::Hgt => rows,
                 _ => rows.relu(),
             };
             x = (0..TYPES.len()).map(|destination| rows(destination).map(activated)).collect();
         }
         let rows = x[of_type("paper")].take().unwrap();
-        if self.options.model == ModelKind::Rgat { self.linear("lin", &rows) } else { rows }
+        if self.parameters.contains_key("lin.weight") { self.linear("lin", &rows) } else { rows }
     }
 }
 
@@ -209,8 +282,10 @@ fn every_kind() -> Vec<TrainerOptions> {
             all.push(mapped);
         }
     }
-    for heads in [1, 2] {
-        let mapped = TrainerOptions { heads, ..options_of(ModelKind::Rgat) };
+    for (model, heads) in
+        [(ModelKind::Rgat, 1), (ModelKind::Rgat, 2), (ModelKind::Hgt, 1), (ModelKind::Hgt, 2)]
+    {
+        let mapped = TrainerOptions { heads, ..options_of(model) };
         all.push(TrainerOptions { graph: Some(graph(EVEN)), ..mapped.clone() });
         all.push(mapped);
     }
