@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use uva_mem::FileState;
-
 use crate::description::edge_values::EdgeValues;
 use crate::description::part_of::PartOf;
 use crate::description::{meta, names};
@@ -231,19 +229,6 @@ impl Dataset {
     /// On a hop set and on a divided dataset.
     pub fn features(&self) -> FeatureTable<'_> {
         self.feature_rows().expect("the feature rows of all nodes are in one table")
-    }
-
-    /// The file of the feature table, the byte offset of its first row, and the file's state when it was opened. `None`
-    /// for a hop set, which has several files, and for a divided dataset, which has only a part of the rows.
-    pub fn features_file(&self) -> Option<(&Path, u64, FileState)> {
-        let features = match &self.rows {
-            Some(rows) => &rows.array,
-            None => {
-                self.homogeneous()?;
-                &self.whole()?.first_table()?.array
-            }
-        };
-        Some((features.path(), features.header().data_offset as u64, features.file().state()))
     }
 
     /// The node of each original id; `None` if they are the same. The caller must have checked that the ids are a

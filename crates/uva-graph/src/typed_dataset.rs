@@ -291,6 +291,17 @@ impl TypedDataset {
         }
     }
 
+    /// The file of the feature rows of a type, the byte offset of its first row, and the file's state when it was opened.
+    /// `None` if the type has none, for a hop set, which has several files, and for a divided dataset, which has only a
+    /// part of the rows.
+    pub fn rows_file(&self, node_type: NodeType) -> Option<(&Path, u64, FileState)> {
+        let rows = match &self.rows {
+            Some(rows) if node_type == NodeType::ONLY => &rows.array,
+            _ => &self.whole()?.tables[node_type.index()].as_ref()?.array,
+        };
+        Some((rows.path(), rows.header().data_offset as u64, rows.file().state()))
+    }
+
     /// The labels of the nodes of a type.
     pub fn labels_of(&self, node_type: NodeType) -> Labels<'_> {
         self.kind.labels(node_type)

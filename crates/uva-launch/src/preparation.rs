@@ -251,7 +251,8 @@ impl Draft {
             };
         }
         let Some(cache_plan) = cache_plan else {
-            let contents = CacheContents::default();
+            let contents = before_disk.map(HostCacheParts::without_plan).transpose()?.unwrap_or_default();
+            let plan = plan.with_caches(contents.caches().clone());
             return Ok(PreparedRun { dataset, plan, contents, cache_plan: None });
         };
         let contents = match launcher {
@@ -261,7 +262,7 @@ impl Draft {
         let counted = workload(&dataset, &plan.options)?;
         let contents = contents.chosen_by(cache_plan.counted_epochs(&counted));
         let contents = match before_disk {
-            Some(parts) => contents.keeping(parts.kept_rows),
+            Some(parts) => contents.keeping(parts.kept_bytes),
             None => contents,
         };
         let plan = plan.with_caches(contents.caches().clone());

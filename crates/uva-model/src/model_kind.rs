@@ -374,6 +374,9 @@ fn perceptron(LayerSize { inputs, outputs, .. }: LayerSize) -> u64 {
 }
 
 impl ModelKind {
+    /// The model of a graph with several node types or relations, unless another is given.
+    pub const OF_TYPED_GRAPHS: Self = Self::Rsage;
+
     /// Every model, in the order of the table.
     pub fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|row| row.kind)

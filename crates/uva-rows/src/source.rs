@@ -40,8 +40,7 @@ pub trait Place {
 /// | [`SlotFiller<S>`](crate::cuda::SlotFiller) | a source of device memory, and a batch's arrays | slots |
 /// | [`ReadBack<S>`](crate::cuda::ReadBack) | a source of device memory, copied back | host memory |
 ///
-/// Planned: `Tables` (one source for each node type), which sends each range of ids to its source. A source has its own
-/// [`RowOrigin`].
+/// A source has its own [`RowOrigin`]. Each node type of a typed graph has its own source.
 pub trait RowSource<P: Place> {
     /// Rows of the table: valid ids are `0..rows()`.
     fn rows(&self) -> usize;

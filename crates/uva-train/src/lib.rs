@@ -27,7 +27,6 @@
 mod block;
 pub mod cuda;
 mod error;
-mod evaluation;
 mod graph;
 mod hops;
 mod input;
@@ -45,9 +44,9 @@ mod tests;
 #[doc(hidden)]
 pub use block::measured;
 pub use error::TrainError;
-pub use evaluation::Evaluation;
 pub use graph::full_table::Tables;
 pub use graph::whole_graph::WholeGraph;
+pub use input::evaluation::Evaluation;
 pub use torch::device::TrainDevice;
 pub use train::checkpoint;
 pub use train::late::{ReadBatch, Reading};

@@ -15,5 +15,6 @@ mod orders;
 #[cfg(feature = "train")]
 mod pad;
 mod typed;
+mod typed_disk;
 #[cfg(feature = "train")]
 mod whole;

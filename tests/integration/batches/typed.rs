@@ -220,7 +220,7 @@ fn what_typed_graphs_do_not_support_is_refused_with_the_reason() {
     refused("bench sample data --sampler-kind ladies", "neighbor, labor or weighted sample it");
     refused("bench sample data --sampler-kind weighted", "weight");
     refused(
-        "train data",
+        "train data --model sage",
         "--model sage: for one node type and one relation, and DATA is a typed graph: use --model rsage",
     );
     refused(
@@ -239,13 +239,11 @@ fn what_typed_graphs_do_not_support_is_refused_with_the_reason() {
     refused("bench sample data --target topic", "nodes/topic/train_idx.npy: the training split is empty");
     for (option, reason) in [
         ("--roles 1:2", "--roles: not supported for typed graphs: each rank samples its own batches"),
-        ("--host-cache 1MiB", "--host-cache: not supported for typed graphs yet"),
         ("--gpu-cache 1MiB", "--gpu-cache: not supported for typed graphs yet"),
         ("--plan none.plan", "--plan: not supported for typed graphs yet"),
         ("--seed-order proximity", "--seed-order proximity: not supported for typed graphs"),
         ("--pad auto", "--pad auto: not supported for typed graphs"),
         ("--aggregate mean", "--aggregate mean: not supported for typed graphs"),
-        ("--features disk", "--features disk: not supported for typed graphs"),
     ] {
         refused(&format!("run data --device cpu --fanouts 2,1 {option} -- true"), reason);
     }

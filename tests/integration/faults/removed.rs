@@ -61,7 +61,7 @@ const SITES: &[Site] = &[
     Site("uva-runtime/src/telemetry/metrics.rs", 3, "--metrics", "planted::"),
     Site("uva-runtime/src/sampler/order_making/file.rs", 1, "--out of order", "planted::"),
     Site("uva-runtime/src/telemetry/trace.rs", 1, "--trace", "planted::"),
-    Site("uva-train/src/whole/full_table.rs", 1, "a file without a name", "none can be planted"),
+    Site("uva-train/src/graph/full_table.rs", 1, "a file without a name", "none can be planted"),
     Site("uvatrain/src/commands/bench/pcie.rs", 1, "--svg", "planted::"),
     Site("uvatrain/src/commands/training/plan.rs", 1, "--svg", "planted::"),
     Site("uvatrain/src/commands/training/predict/ids.rs", 1, "--ids", "planted::"),

@@ -42,7 +42,8 @@ fn a_target_without_features_is_trained_and_idle_options_are_refused() {
         let line = format!("{option} --fanouts 2,2");
         let name = option.split(' ').next().unwrap();
         rsage(other.path(), "run.jsonl", &line).run().refuses(2, &[name, "has features"]);
-        train(other.path(), "run.jsonl", option).run().refuses(2, &[name, "rsage"]);
+        let line = format!("--model sage {option}");
+        train(other.path(), "run.jsonl", &line).run().refuses(2, &[name, "rsage"]);
     }
 }
 

@@ -99,6 +99,29 @@ fn a_graph_of_one_type_trains_the_typed_model_too() {
 }
 
 #[test]
+fn a_typed_graph_trains_rsage_unless_another_model_is_given() {
+    let temp = directory();
+    planted(temp.path(), "");
+    let run = |options: &str, metrics: &str| {
+        let line = "train graph --batch-size 100 --hidden 16 --train-threads 1 --epochs 2 --json";
+        let line = format!("{line} --metrics {metrics} {options}");
+        uvatrain(temp.path(), line.split_whitespace()).run()
+    };
+    let note = "--model rsage, the default for a typed graph";
+    let trained = |options: &str, metrics: &str, is_noted: bool| {
+        let outcome = run(options, metrics).succeeds();
+        assert_eq!(outcome.stderr.matches(note).count(), usize::from(is_noted), "{outcome}");
+        Metrics::read(&temp.path().join(metrics)).trained()
+    };
+    let expected = trained("--model rsage", "named.jsonl", false);
+    assert_eq!(trained("", "chosen.jsonl", true), expected);
+    assert_eq!(trained("--in-process", "one.jsonl", true), expected);
+    // Options of the chosen model are checked with it, and a dry run names it.
+    run("--root shared", "x.jsonl").refuses(2, &["--root: shared is not valid with --model rsage"]);
+    assert!(run("--dry-run", "x.jsonl").succeeds().stderr.contains(note));
+}
+
+#[test]
 fn what_typed_models_do_not_support_is_refused_by_name() {
     let temp = directory();
     planted(temp.path(), "");
@@ -111,9 +134,7 @@ fn what_typed_models_do_not_support_is_refused_by_name() {
         ("--feature-norm row", "--feature-norm"),
         ("--aggregate host", "--aggregate"),
         ("--eval full", "--eval full"),
-        ("--features disk", "--features disk"),
         ("--sampler gpu", "--sampler gpu"),
-        ("--host-cache 1MiB", "--host-cache"),
         ("--gpu-cache 1MiB", "--gpu-cache"),
         ("--pad auto", "--pad"),
         ("--edge-attr", "--edge-attr"),

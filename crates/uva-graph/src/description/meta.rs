@@ -96,6 +96,12 @@ impl Meta {
         self.typed.as_ref().map_or_else(|| Ok(Metagraph::homogeneous()), TypedMeta::metagraph)
     }
 
+    /// Whether there are several node types or relations.
+    #[must_use]
+    pub fn has_several_types(&self) -> bool {
+        self.typed.as_ref().is_some_and(|typed| typed.nodes.len() > 1 || typed.edges.len() > 1)
+    }
+
     /// Checks that the dataset in `directory` has format 1, for code that reads its files by name.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ const MACHINE: &str = "Machine";
 options! {
     /// What the consumer does with the batches. Each option is declared only here ([`uva_options`]).
     pub struct TrainingOptions {
-        /// Model to train (docs/guide/models.md)
+        /// Model to train (docs/guide/models.md); for a typed graph, the default is rsage
         model: ModelKind = ModelKind::Sage
             => Field::choice::<ModelKind>("MODEL").of(MODEL, &[Training]).brief("sage, gcn, gat, gin, …"),
         /// Width of the hidden layers

@@ -31,7 +31,7 @@ pub use job::{
     Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, StagesToTime, TrainingOptions, TrialOutcome,
     to_value,
 };
-pub use relation_training::of_one_relation;
+pub use relation_training::{give_model_of_typed_graphs, of_one_relation};
 pub use run::{TrainingRun, likely_environment};
 pub use state::{
     Best, SavedState, TrainingOutcome, TrainingState, check_resumable, checkpoint_error, saved_state,

@@ -2,7 +2,7 @@
 
 use uva_graph::TypedDataset;
 use uva_model::{FeatureNorm, ModelGraph, ModelKind, ModelRow, NormKind, OptionsError, RootKind};
-use uva_options::OptionError;
+use uva_options::{OptionError, PartialOptions};
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
 
@@ -89,6 +89,18 @@ impl TrainingOptions {
             other => OptionError::new("model", self.model.name(), other.to_string()),
         })
     }
+}
+
+/// Gives the model that typed graphs have by default. Returns a note on it.
+///
+/// # Errors
+/// The table of models has no such name, which a test excludes.
+pub fn give_model_of_typed_graphs(
+    given: &mut PartialOptions<TrainingOptions>,
+) -> Result<String, OptionError> {
+    let model = ModelKind::OF_TYPED_GRAPHS.name();
+    given.give("model", model)?;
+    Ok(format!("`model={model}`, the default for a typed graph"))
 }
 
 /// The refusal of a model of one node type and one relation for a typed graph.

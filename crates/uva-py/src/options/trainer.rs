@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use uva_graph::TypedDataset;
 use uva_launch::training::{
-    OF_HOP_SETS, TrainingOptions, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set, of_one_relation,
+    OF_HOP_SETS, TrainingOptions, give_model_of_typed_graphs, of_no_use_with_a_hop_set,
+    of_no_use_without_a_hop_set, of_one_relation,
 };
 use uva_runtime::options::hop_options::{HopOptions, HopRowsPlace, Shuffle};
 use uva_runtime::tune::planning::CacheOptions;
@@ -146,6 +147,8 @@ pub fn _read_trainer_option(name: &str, text: &str) -> PyResult<()> {
 #[pyclass(frozen, module = "uvatrain._core")]
 pub struct TrainerArguments {
     training: TrainingOptions,
+    /// A note on the model, if it is the default for the data.
+    chosen_model: Option<String>,
     /// Values by option name, with defaults; None if the default is not a constant.
     values: Py<PyDict>,
 }
@@ -178,11 +181,15 @@ impl TrainerArguments {
             let (name, text): (String, String) = (name.extract()?, text.extract()?);
             all.give(&name, &text).map_err(refused)?;
         }
+        let chosen_model = (is_typed && all.training.get("model").is_none())
+            .then(|| give_model_of_typed_graphs(&mut all.training))
+            .transpose()
+            .map_err(refused)?;
         let training = all.checked(hops).map_err(refused)?;
         if is_typed && !training.model.row().reads_relations() {
             return Err(refused(of_one_relation(training.model)));
         }
-        Ok(Self { training, values: all.values(py)?.unbind() })
+        Ok(Self { training, chosen_model, values: all.values(py)?.unbind() })
     }
 
     #[getter]
@@ -229,7 +236,8 @@ impl TrainerArguments {
             );
             return Err(refused(OptionError::new("model", options.model.name(), reason)));
         }
-        let notes = notes.iter().map(|note| Spelling::CommandLine.sentence(note)).collect();
+        let notes =
+            self.chosen_model.iter().chain(&notes).map(|note| Spelling::CommandLine.sentence(note)).collect();
         let written = serde_json::to_value(options.trainer());
         let mut trainer = written.map_err(|error| PyValueError::new_err(error.to_string()))?;
         if let Some(fields) = trainer.as_object_mut() {

@@ -151,6 +151,20 @@ def test_seeds_of_several_types_are_given_by_their_names(typed):
         uvatrain.Loader(path, input_nodes={3: [1]}, **OPTIONS)
 
 
+def test_rows_of_every_type_come_from_disk(typed):
+    def seen(**options):
+        with uvatrain.Loader(typed[0], **OPTIONS, **options) as loader:
+            rows = [(batch.hash, *(batch[name].x.tolist() for name in ("paper", "topic"))) for batch in loader]
+            return rows, loader.stats()
+
+    expected, stats = seen()
+    assert "disk" not in stats
+    for more in ({}, {"look_ahead": 0}, {"host_cache": "64KiB"}, {"reader": "pread", "samplers": 2}):
+        rows, stats = seen(features="disk", **more)
+        assert rows == expected, more
+        assert stats["disk"]["demanded_rows"] + stats["disk"]["ahead_rows"] > 0, (more, stats)
+
+
 def test_hashes_do_not_depend_on_samplers_and_fanouts_are_given_by_name(typed):
     path, _ = typed
 

@@ -21,6 +21,7 @@ from train_runs import (
 
 #: Options of `train`.
 MODELS = [
+    "",  # the default, rsage
     "--model rsage",
     "--model rsage --root type --relation-sum mean",
     "--model rsage --root none",

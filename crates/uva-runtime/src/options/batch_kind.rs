@@ -6,7 +6,6 @@ use uva_sample::TypedView;
 
 use super::LoaderOptions;
 use super::hop_options::HopBatches;
-use super::reader::Features;
 use super::run_data::RunData;
 use crate::RuntimeError;
 use crate::backend::{BackendOptions, SamplerChoice};
@@ -51,13 +50,11 @@ impl BatchKind for GraphBatches {
 }
 
 /// Options that typed graphs do not support, with the reason.
-const NOT_TYPED: [(&str, &str); 7] = [
+const NOT_TYPED: [(&str, &str); 5] = [
     ("seed_order", "nearness over several node types is not defined"),
     ("order", "nearness over several node types is not defined"),
     ("pad", "static shapes are those of one node type"),
     ("aggregate", "each relation would have its own sums"),
-    ("reader", "rows of several tables are read from memory"),
-    ("look_ahead", "rows of several tables are read from memory"),
     ("edge_type", "relations have one type of edges each"),
 ];
 
@@ -73,10 +70,6 @@ fn check_types(options: &LoaderOptions, dataset: &Dataset) -> Result<(), Runtime
         if let Some(field) = field.filter(|field| options.text(field) != default.text(field)) {
             return Err(refused(name, options.text(field), reason));
         }
-    }
-    if options.features == Features::Disk {
-        let reason = "rows of several tables are read from memory; omit it";
-        return Err(refused("features", options.features.to_string(), reason));
     }
     let sampling = options.sampling_in(dataset.metagraph())?;
     Ok(TypedView::of(dataset).check(&sampling)?)
@@ -130,12 +123,15 @@ impl LoaderOptions {
         self.kind().check_dataset(self, dataset)
     }
 
-    /// Checks that such batches support a cache, which this option requests.
+    /// Checks that such batches support a cache, which this option requests. Rows of files may be kept in host memory.
     ///
     /// # Errors
     /// [`RuntimeError::Option`] for a typed graph.
     pub fn check_cache(&self, dataset: &Dataset, option: &'static str) -> Result<(), RuntimeError> {
-        self.check_one_type(dataset, option, "not supported for typed graphs yet; omit it")
+        match option {
+            "host_cache" => Ok(()),
+            _ => self.check_one_type(dataset, option, "not supported for typed graphs yet; omit it"),
+        }
     }
 
     /// Checks that such batches support samplers for all ranks, which this option requests.

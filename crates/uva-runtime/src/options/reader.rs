@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
-use uva_graph::Dataset;
+use uva_graph::{Dataset, NodeType};
 use uva_options::named;
 
 use crate::RuntimeError;
@@ -73,15 +73,20 @@ impl DiskReader {
     }
 }
 
-/// Opens the dataset's feature table for reads from disk.
+/// Opens the feature table of a node type for reads from disk.
 ///
 /// # Errors
 /// [`RuntimeError::Missing`] for a reader that the system refuses; [`RuntimeError::Failed`] for a file that is no longer
 /// what the dataset was opened with; [`RuntimeError::Input`] for one that cannot be read.
-pub(crate) fn row_file(dataset: &Dataset, reader: DiskReader) -> Result<RowFile, RuntimeError> {
-    let (path, offset, state) =
-        dataset.features_file().ok_or_else(|| RuntimeError::failed("a hop set has no feature table"))?;
-    let shape = TableShape { offset, rows: dataset.nodes(), row_bytes: dataset.table().row_bytes() };
+pub(crate) fn row_file(
+    dataset: &Dataset,
+    node_type: NodeType,
+    reader: DiskReader,
+) -> Result<RowFile, RuntimeError> {
+    let file = dataset.rows_file(node_type).zip(dataset.table_of(node_type));
+    let ((path, offset, state), table) =
+        file.ok_or_else(|| RuntimeError::failed("a hop set has no feature table"))?;
+    let shape = TableShape { offset, rows: dataset.nodes_of(node_type), row_bytes: table.row_bytes() };
     let opened = RowFile::open(path, shape, reader.kind()).and_then(|file| file.since(state));
     opened.map_err(|error| disk_error(error, reader))
 }

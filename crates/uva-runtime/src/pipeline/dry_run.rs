@@ -95,7 +95,7 @@ pub enum PlannedCaches<'a> {
 impl PlannedCaches<'_> {
     /// The caches of the run, with a single row if rows are cached.
     fn expected(&self, features: Features) -> Caches {
-        let (rows, dynamic, kept_rows) = match self {
+        let (rows, dynamic, kept_bytes) = match self {
             Self::None => (0, None, None),
             Self::Plan(cached) => (cached.row_ids.len().min(1), None, None),
             Self::Find(CacheRequest::Planned(_)) => (1, None, None),
@@ -103,7 +103,7 @@ impl PlannedCaches<'_> {
             Self::Find(CacheRequest::BeforeDisk { .. }) if features == Features::Disk => (1, None, Some(0)),
             Self::Find(CacheRequest::BeforeDisk { .. }) => (0, None, None),
         };
-        Caches { rows, dynamic, kept_rows, ..Caches::default() }
+        Caches { rows, dynamic, kept_bytes, ..Caches::default() }
     }
 }
 

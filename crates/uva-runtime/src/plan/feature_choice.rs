@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use uva_cuda::memory::HostMemory;
-use uva_graph::Dataset;
+use uva_graph::{Dataset, NodeType};
 use uva_mem::files;
 use uva_options::{OptionError, Spelling};
 use uva_rows::cuda::DirectRuns;
@@ -35,8 +35,8 @@ pub struct FeatureChoice {
 /// The reader that works on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DiskChoice {
-    /// Its name, and its mode if that is not its normal one.
-    reader: &'static str,
+    /// Its name, and its mode if that is not its normal one. The names of all, if files have different ones.
+    reader: String,
     how: String,
     passed_over: Vec<String>,
 }
@@ -55,6 +55,7 @@ impl FeatureChoice {
         (backend, kernels_sum): (&Backend, bool),
     ) -> Result<Self, RuntimeError> {
         let (features, reader) = (options.features, options.reader);
+        let read = Read::of(RunData::of(dataset, options));
         if let RunData::Types(_) = RunData::of(dataset, options) {
             if backend.gpu_sampler().is_some() {
                 let reason = "not supported for typed graphs yet; give `sampler=cpu`";
@@ -64,14 +65,16 @@ impl FeatureChoice {
                 let reason = "not supported for typed graphs: give `gather=zero-copy` or `gather=dma`";
                 return Err(OptionError::new("gather", GatherChoice::Split, reason).into());
             }
-            let reason = "typed graphs are read from memory".to_owned();
-            return Ok(Self { features: Features::Memory, reason, disk: None, chunk: None, on_gpu: None });
+            if features == Features::Disk && read.is_empty() {
+                let reason =
+                    "DATA has no feature rows that could be read: no node type has a feat.npy; omit it";
+                return Err(OptionError::new("features", features, reason).into());
+            }
         }
-        let read = Read::of(RunData::of(dataset, options));
         let gather = backend.device_slots().map(|_| backend.gather_name());
         let on_device = gather == Some(GatherChoice::Device.name());
         let (by_gather, chunk, on_gpu) = match &read {
-            Read::Table(..) => (gather, None, None),
+            Read::Tables(..) => (gather, None, None),
             // Rows of hops pass through the CPU before they reach a GPU.
             Read::Hops(run, ..) => (None, Some(run.batches.chunk), on_device.then(|| ASKED_FOR.to_owned())),
         };
@@ -128,7 +131,7 @@ impl FeatureChoice {
         let reason = Spelling::CommandLine.sentence(&self.reason);
         let mut said = json!({ "from": self.features.name(), "reason": reason });
         if let Some(DiskChoice { reader, how, passed_over }) = &self.disk {
-            said["reader"] = (*reader).into();
+            said["reader"] = reader.as_str().into();
             said["how"] = how.as_str().into();
             said["passed_over"] = passed_over.as_slice().into();
         }
@@ -151,7 +154,11 @@ impl FeatureChoice {
     #[must_use]
     pub(crate) fn with_cufile(self, compatibility: Option<&str>) -> Self {
         let reader = if compatibility.is_some() { "cufile (compat)" } else { DiskReader::Cufile.name() };
-        let disk = DiskChoice { reader, how: DirectRuns::how(compatibility), passed_over: Vec::new() };
+        let disk = DiskChoice {
+            reader: reader.to_owned(),
+            how: DirectRuns::how(compatibility),
+            passed_over: Vec::new(),
+        };
         Self { disk: Some(disk), ..self }
     }
 
@@ -166,8 +173,8 @@ impl FeatureChoice {
 
     /// The reader of rows on disk, in the form of the metrics; `None` if rows come from memory.
     #[must_use]
-    pub fn reader(&self) -> Option<&'static str> {
-        self.disk.as_ref().map(|disk| disk.reader)
+    pub fn reader(&self) -> Option<&str> {
+        self.disk.as_ref().map(|disk| disk.reader.as_str())
     }
 
     /// The place of a hop set's training rows, as a value of `place`.
@@ -231,7 +238,7 @@ pub fn gather_by_cpu(
 ) -> BackendOptions {
     let read = Read::of(RunData::of(dataset, loader));
     let by_cpu = dataset.own_rows().is_some();
-    let from_disk = matches!(read, Read::Table(..))
+    let from_disk = matches!(read, Read::Tables(..))
         && !by_cpu
         && match loader.features {
             Features::Disk => true,
@@ -282,8 +289,8 @@ fn check_cufile(read: &Read<'_>, gather: Option<&str>) -> Result<(), RuntimeErro
 
 /// The rows that a run reads from a dataset.
 enum Read<'d> {
-    /// A feature table: its file, and its size in bytes.
-    Table(Option<&'d Path>, u64),
+    /// Feature tables: the node types that have one, the files, and their size in bytes. A divided table has no file.
+    Tables(Vec<NodeType>, Vec<&'d Path>, u64),
     /// Some tables of a hop set: their files, and their size in bytes.
     Hops(HopRun<'d>, Vec<&'d Path>, u64),
 }
@@ -291,11 +298,16 @@ enum Read<'d> {
 impl<'d> Read<'d> {
     fn of(data: RunData<'d>) -> Self {
         match data {
-            // No table of all nodes, and so no file.
             RunData::Graph(dataset) | RunData::Types(dataset) => {
-                let file = dataset.features_file().map(|(path, ..)| path);
-                let bytes = dataset.feature_rows().map_or(0, |table| table.bytes.len() as u64);
-                Self::Table(file, bytes)
+                let types = dataset.metagraph().types();
+                let tables = types.filter_map(|of| Some((of, dataset.rows_file(of)?.0, dataset.rows(of)?)));
+                let (mut types, mut files, mut bytes) = (Vec::new(), Vec::new(), 0);
+                for (of, file, table) in tables {
+                    types.push(of);
+                    files.push(file);
+                    bytes += table.bytes.len() as u64;
+                }
+                Self::Tables(types, files, bytes)
             }
             RunData::Hops(run) => Self::of_hops(run),
         }
@@ -317,15 +329,23 @@ impl<'d> Read<'d> {
 
     fn name(&self) -> &'static str {
         match self {
-            Self::Table(..) => "the table",
+            Self::Tables(types, ..) if types.len() > 1 => "the tables",
+            Self::Tables(..) => "the table",
             Self::Hops(..) => "the hop set",
         }
+    }
+
+    /// Whether there are no rows in files.
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Tables(types, ..) if types.is_empty())
     }
 
     /// Whether all files are on a file system in memory. The system's available memory excludes such files.
     fn lies_in_memory(&self) -> bool {
         match self {
-            Self::Table(file, _) => file.is_some_and(files::lies_in_memory),
+            Self::Tables(_, paths, _) => {
+                !paths.is_empty() && paths.iter().all(|path| files::lies_in_memory(path))
+            }
             Self::Hops(_, paths, _) => paths.iter().all(|path| files::lies_in_memory(path)),
         }
     }
@@ -338,7 +358,10 @@ impl<'d> Read<'d> {
         };
         let (available, bound) = memory.tightest_limit();
         let (bytes, what) = match self {
-            Self::Table(_, bytes) => (*bytes, format!("the table of {}", gib(*bytes))),
+            Self::Tables(types, _, bytes) if types.len() > 1 => {
+                (*bytes, format!("the sum of {} tables, {},", types.len(), gib(*bytes)))
+            }
+            Self::Tables(.., bytes) => (*bytes, format!("the table of {}", gib(*bytes))),
             Self::Hops(_, _, bytes) => (*bytes, format!("the hop set, of which {} are read,", gib(*bytes))),
         };
         let (features, fits) =
@@ -349,18 +372,34 @@ impl<'d> Read<'d> {
     /// The reader that works, after a trial.
     fn tried(&self, dataset: &Dataset, reader: DiskReader) -> Result<DiskChoice, RuntimeError> {
         Ok(match self {
-            Self::Table(..) => {
-                let file = row_file(dataset, reader)?;
-                let passed_over = file.passed_over().to_vec();
-                DiskChoice { reader: file.reader().name(), how: file.how(), passed_over }
+            Self::Tables(types, ..) => {
+                // Each file may be on another file system, and so have another reader.
+                let (mut readers, mut hows, mut passed_over) = (Vec::new(), Vec::new(), Vec::new());
+                for of in types {
+                    let file = row_file(dataset, *of, reader)?;
+                    add_new(&mut readers, file.reader().name().to_owned());
+                    add_new(&mut hows, file.how());
+                    file.passed_over().iter().for_each(|line| add_new(&mut passed_over, line.clone()));
+                }
+                if types.is_empty() {
+                    return Err(RuntimeError::failed("the dataset has no feature table to read from disk"));
+                }
+                DiskChoice { reader: readers.join(", "), how: hows.join("; "), passed_over }
             }
             Self::Hops(run, ..) => {
                 let opened = OpenHopFiles::open(run.hops, &run.batches.tables, reader)?;
                 let files = opened.files();
                 let passed_over = files.passed_over().to_vec();
-                DiskChoice { reader: files.reader().name(), how: files.how(), passed_over }
+                DiskChoice { reader: files.reader().name().to_owned(), how: files.how(), passed_over }
             }
         })
+    }
+}
+
+/// Adds a line that is not there yet.
+fn add_new(lines: &mut Vec<String>, line: String) {
+    if !lines.contains(&line) {
+        lines.push(line);
     }
 }
 
@@ -370,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_table_beyond_the_available_memory_is_read_from_disk() {
-        let of = |bytes| Read::Table(None, bytes).by_memory();
+        let of = |bytes| Read::Tables(vec![NodeType::ONLY], Vec::new(), bytes).by_memory();
         let (features, reason) = of(u64::MAX);
         assert_eq!(features, Features::Disk);
         assert!(

@@ -20,4 +20,5 @@ mod ranks;
 mod rows;
 mod stand_in;
 mod typed;
+mod typed_disk;
 mod whole;

@@ -23,7 +23,7 @@ use crate::stand_in;
 
 #[path = "../../../uva-graph/tests/common/typed.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
-mod fixture;
+pub(super) mod fixture;
 
 /// The place of each edge of rev_writes among those of writes.
 const REV_WRITES: [i64; 12] = [1, 3, 5, 10, 11, 2, 6, 8, 0, 4, 7, 9];
@@ -32,7 +32,7 @@ const PAPER: NodeType = NodeType(0);
 const AUTHOR: NodeType = NodeType(1);
 const TOPIC: NodeType = NodeType(2);
 
-fn options() -> LoaderOptions {
+pub(super) fn options() -> LoaderOptions {
     LoaderOptions {
         fanouts: FanoutSpec::of_text("2,2;paper__cites__paper=-1,0;covers=1,1").unwrap(),
         batch_size: 2,
@@ -44,7 +44,7 @@ fn options() -> LoaderOptions {
     }
 }
 
-fn runtime(library: &fixture::Library, options: LoaderOptions) -> Result<Runtime, RuntimeError> {
+pub(super) fn runtime(library: &fixture::Library, options: LoaderOptions) -> Result<Runtime, RuntimeError> {
     Runtime::builder(&library.path).options(options).epochs(2).validate(true).build()
 }
 
@@ -75,7 +75,7 @@ fn sampled(dataset: &TypedDataset, options: &LoaderOptions, key: BatchKey) -> Re
 }
 
 /// Compares nodes, blocks and rows of a batch with those of the dataset.
-fn check(dataset: &TypedDataset, options: &LoaderOptions, batch: &Batch) {
+pub(super) fn check(dataset: &TypedDataset, options: &LoaderOptions, batch: &Batch) {
     let key = BatchKey { split: batch.split(), epoch: batch.epoch(), batch: batch.index() };
     let plain = sampled(dataset, options, key).unwrap();
     assert_eq!(batch.hash(), plain.hash(), "{key}");
@@ -140,7 +140,7 @@ fn batches_have_the_rows_and_blocks_of_every_type_and_relation() {
 }
 
 /// The plan of two epochs with validation on this backend, and its dataset.
-fn planned(
+pub(super) fn planned(
     library: &fixture::Library,
     options: &LoaderOptions,
     backend: Backend,
@@ -360,14 +360,9 @@ fn what_typed_graphs_do_not_support_is_refused_by_name() {
             };
         })
     };
-    for (field, text) in [
-        ("seed_order", "proximity"),
-        ("pad", "auto"),
-        ("aggregate", "mean"),
-        ("edge_type", "true"),
-        ("look_ahead", "3"),
-        ("features", "disk"),
-    ] {
+    for (field, text) in
+        [("seed_order", "proximity"), ("pad", "auto"), ("aggregate", "mean"), ("edge_type", "true")]
+    {
         let said = of_text(field, text);
         assert!(said.contains(field) && said.contains("not supported for typed graphs"), "{field}: {said}");
     }

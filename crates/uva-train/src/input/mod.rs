@@ -1,6 +1,7 @@
 //! Conversion of a batch to checked tensors.
 
 pub(crate) mod check;
+pub(crate) mod evaluation;
 pub(crate) mod model_input;
 mod prepare;
 pub(crate) mod prepared;

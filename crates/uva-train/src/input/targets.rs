@@ -1,7 +1,7 @@
 //! The targets of a batch's logits: loss, correct predictions, and single predictions.
 
 use crate::TrainError;
-use crate::evaluation::{Errors, Evaluation, Scores};
+use crate::input::evaluation::{Errors, Evaluation, Scores};
 use crate::torch::borrowed::Borrowed;
 use crate::torch::device::TrainDevice;
 use tch::{Device, Kind, Reduction, Tensor};

@@ -1,7 +1,7 @@
 //! Each model's forward pass compared with loops in plain Rust, independent of blocks, bags or libtorch.
 
 use super::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, f32_rows, fill_biases, options, parameters};
-use crate::evaluation::Evaluation;
+use crate::input::evaluation::Evaluation;
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 use uva_batch::{Column, ColumnArray};

@@ -3,8 +3,8 @@
 use crate::block::aggregate::Block;
 use crate::block::block_kernel::BlockPreparer;
 use crate::cuda::TorchCuda;
-use crate::evaluation::Evaluation;
 use crate::hops::inputs::Inputs;
+use crate::input::evaluation::Evaluation;
 use crate::input::model_input::InputSettings;
 use crate::input::prepared::{InputRows, Prepared};
 use crate::input::targets::{Tally, Targets};

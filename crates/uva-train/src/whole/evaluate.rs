@@ -1,9 +1,9 @@
 //! Evaluation on full neighbourhoods: the logits of some nodes compared with their labels.
 
 use crate::TrainError;
-use crate::evaluation::Evaluation;
 use crate::graph::full_table::Tables;
 use crate::graph::whole_graph::WholeGraph;
+use crate::input::evaluation::Evaluation;
 use crate::input::targets::Targets;
 use crate::torch::borrowed::Borrowed;
 use crate::train::trainer::Trainer;

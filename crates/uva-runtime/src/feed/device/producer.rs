@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uva_batch::{BatchHeader, Column, Stage};
+use uva_batch::{BatchHeader, BatchLayout, Column, Stage};
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{JoinedMemory, SharedBuffer};
 use uva_cuda::{Module, ModuleOptions};
-use uva_graph::Dataset;
+use uva_graph::{Dataset, NodeType};
 use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
     BroughtRows, DeviceCache, DeviceSource, Fill, HostMadeRows, HostPartialSums, SlotFiller, SlotPlace,
@@ -28,7 +28,9 @@ use crate::backend::widening::narrow_float;
 use crate::control::disk_counts::DiskCounts;
 use crate::feed::hop_rows::parts;
 use crate::feed::ranks::RankExchanges;
-use crate::feed::rows::{EdgeRowSource, HostParts, RowTree, begun_bytes, begun_room, failed};
+use crate::feed::rows::{
+    ComingBatch, EdgeRowSource, HostParts, RowTree, begun_bytes, begun_room, failed, nodes_of,
+};
 use crate::plan::RunPlan;
 use crate::sampler::lane::Lane;
 
@@ -115,7 +117,6 @@ impl<'d> DeviceGather<'d> {
         let (source, mut how) = parts.source(tree)?;
         let (tables, set) = (parts.tables(tree)?, parts.table_set(tree)?);
         let work = match tree {
-            RowTree::Tables(..) if set.is_some() => HostWork::None,
             RowTree::Upload(of) | RowTree::BySplit { others: of, .. } => made_of(&parts, of)?,
             RowTree::Tables(..) => {
                 let (hops, tables) = parts.hops(tree)?;
@@ -170,11 +171,13 @@ impl<'d> DeviceGather<'d> {
         Ok(Self { filler, signals, dataset, batches, tables, edges, work, made, brought, note })
     }
 
-    /// Announces the nodes of the batches to come.
-    pub fn expect(&mut self, coming: &[&[i64]]) {
+    /// Announces the batches to come.
+    pub fn expect(&mut self, layout: &BatchLayout, coming: &[ComingBatch<'_>]) {
         match &mut self.work {
-            HostWork::Rows(on_host) | HostWork::Begun(on_host, _) => on_host.rows.get_mut().expect(coming),
-            _ => self.filler.source_mut().expect(coming),
+            HostWork::Rows(on_host) | HostWork::Begun(on_host, _) => {
+                on_host.rows.get_mut().expect(layout, coming);
+            }
+            _ => self.filler.source_mut().expect(&nodes_of(layout, coming, NodeType::ONLY)),
         }
     }
 
@@ -415,7 +418,7 @@ impl<'d> DeviceGather<'d> {
 fn made_of<'d>(parts: &DeviceParts<'d, '_>, of: &RowTree) -> Result<HostWork<'d>, RuntimeError> {
     match of {
         RowTree::Upload(of) => made_of(parts, of),
-        RowTree::Tables(..) if !parts.plan.layout.reads_rows_by_id() => {
+        RowTree::Tables(..) => {
             let (hops, _) = parts.hops(of)?;
             Ok(HostWork::Hops(Box::new(RefCell::new(parts.hop_source(of)?)), hops))
         }

@@ -95,7 +95,9 @@ impl<'d> DeviceParts<'d, '_> {
             // The kernel that continues the sums checks its cache by the table of this source.
             RowTree::Begun(of) => Ok((Box::new(self.staged(&RowTree::Mapped)?), self.read_by_cpu(of))),
             // Their rows are in tables of the filler, or come from files.
-            RowTree::BySplit { .. } | RowTree::Tables(..) => Ok((Box::new(NoRows), String::new())),
+            RowTree::BySplit { .. } | RowTree::Tables(..) | RowTree::Types(_) => {
+                Ok((Box::new(NoRows), String::new()))
+            }
             _ => Err(tree.is_not("read by a GPU")),
         }
     }
@@ -124,7 +126,11 @@ impl<'d> DeviceParts<'d, '_> {
     /// Maximum number of rows of a batch that the source brings by id.
     pub fn rows_by_id(&self, tree: &RowTree) -> usize {
         match tree {
-            RowTree::Upload(_) | RowTree::Begun(_) | RowTree::BySplit { .. } | RowTree::Tables(..) => 0,
+            RowTree::Upload(_)
+            | RowTree::Begun(_)
+            | RowTree::BySplit { .. }
+            | RowTree::Tables(..)
+            | RowTree::Types(_) => 0,
             _ => self.plan.slot_room().nodes,
         }
     }
@@ -143,8 +149,7 @@ impl<'d> DeviceParts<'d, '_> {
 
     /// The path of rows of this tree, which the CPU brings, for people.
     fn read_by_cpu(&self, tree: &RowTree) -> String {
-        let of_tables = tree.any(&|tree| matches!(tree, RowTree::Tables(..)));
-        if of_tables && !self.plan.layout.reads_rows_by_id() {
+        if tree.any(&|tree| matches!(tree, RowTree::Tables(..))) {
             return "rows of hops: the CPU copies them to pinned memory".to_owned();
         }
         if tree.any(&|tree| *tree == RowTree::Remote) {
@@ -156,15 +161,16 @@ impl<'d> DeviceParts<'d, '_> {
 
     /// The tables of the node types, if kernels read rows of this tree from several, with a line for people.
     pub fn table_set(&self, tree: &RowTree) -> Result<Option<(TableSet, String)>, RuntimeError> {
-        let RowTree::Tables(_, of) = tree else { return Ok(None) };
+        let RowTree::Types(trees) = tree else { return Ok(None) };
         let layout = &self.plan.layout;
         let metagraph = layout.metagraph();
-        let shapes = metagraph.types().filter_map(|of| Some((of, layout.rows_of(of)?.bytes())));
+        let shapes = trees.iter().filter_map(|(of, _)| Some((*of, layout.rows_of(*of)?.bytes())));
         let shapes: Vec<(NodeType, usize)> = shapes.collect();
         let types: Vec<NodeType> = shapes.iter().map(|(of, _)| *of).collect();
         let (kernel, bound) = (self.cuda.kernel, self.lane.grid());
-        let (set, how) = match **of {
-            RowTree::Pinned => {
+        let is_all = |leaf: &RowTree| trees.iter().all(|(_, tree)| tree == leaf);
+        let (set, how) = match () {
+            () if is_all(&RowTree::Pinned) => {
                 let pin = self.cuda.pin_table_options(&self.table_name());
                 let (pinned, how) = pinned_once(self.context(), self.dataset, &types, &pin)?;
                 let tables = pinned.into_iter().zip(&shapes).map(|(table, (_, row_bytes))| {
@@ -172,7 +178,7 @@ impl<'d> DeviceParts<'d, '_> {
                 });
                 (TableSet::new(self.context(), kernel, tables.collect::<Result<_, _>>()?)?, how)
             }
-            RowTree::Device => {
+            () if is_all(&RowTree::Device) => {
                 let (began, mut bytes) = (Instant::now(), 0);
                 let mut tables = Vec::with_capacity(shapes.len());
                 for (of, row_bytes) in shapes {
@@ -185,7 +191,7 @@ impl<'d> DeviceParts<'d, '_> {
                 let how = copied("feature tables", bytes, began);
                 (TableSet::new(self.context(), kernel, tables)?, how)
             }
-            _ => return Ok(None),
+            () => return Err(tree.is_not("all pinned, or all on the GPU")),
         };
         Ok(Some((set, how)))
     }

@@ -1,21 +1,16 @@
 //! The choice of a run's tree of rows, and what a cache adds to it.
 
 use uva_batch::{Aggregation, BatchLayout};
-use uva_graph::Dataset;
-use uva_rows::kept_row_bytes;
+use uva_graph::{Dataset, NodeType};
 
+use super::kept::KeptShares;
 use super::tree::{RowCacheKind, RowTree};
 use crate::LoaderOptions;
 use crate::backend::{CudaBackend, GatherChoice};
 use crate::machine::memory::MemoryKind;
-use crate::options::Prepare;
 use crate::options::reader::{DiskReader, Features};
 use crate::plan::RunPlan;
 use crate::sampler::cache::Caches;
-
-/// Maximum memory for rows that are read ahead, unless `host_cache` gives a size. It fits the rows of some batches of
-/// usual models, and is little compared to a table that does not fit into memory.
-const KEPT_BYTES: u64 = 256 << 20;
 
 impl RowTree {
     /// The tree of the run of this plan.
@@ -50,6 +45,9 @@ impl RowTree {
     /// The tree for a batch that the CPU makes without a cache because it does not fit its slot on a GPU.
     #[must_use]
     pub fn aside(plan: &RunPlan) -> Self {
+        if let Some(types) = types(plan) {
+            return of_types(plan, types, &|_| stored(&plan.options));
+        }
         shaped(&plan.layout, table(plan).in_place())
     }
 }
@@ -68,7 +66,7 @@ pub fn bytes_beside_gpu_cache(dataset: &Dataset, plan: &RunPlan) -> u64 {
     of(with_cache).saturating_sub(of(Caches::default()))
 }
 
-/// The table, or the tables into which rows are divided, as they are stored.
+/// The table, or the tables of a hop set, as they are stored.
 fn table(plan: &RunPlan) -> RowTree {
     let stored = if plan.divided { RowTree::Remote } else { stored(&plan.options) };
     match plan.layout.row_tables() {
@@ -86,8 +84,38 @@ fn stored(options: &LoaderOptions) -> RowTree {
     }
 }
 
+/// The node types with features, if batches have the rows of types.
+fn types(plan: &RunPlan) -> Option<Vec<NodeType>> {
+    let layout = &plan.layout;
+    if layout.row_tables().is_none() || !layout.reads_rows_by_id() {
+        return None;
+    }
+    Some(layout.metagraph().types().filter(|of| layout.rows_of(*of).is_some()).collect())
+}
+
+/// The rows of these types, of each from its own tree, in the form of slots in host memory.
+fn of_types(plan: &RunPlan, types: Vec<NodeType>, tree: &dyn Fn(NodeType) -> RowTree) -> RowTree {
+    let widened = |of: NodeType| match plan.layout.rows_of(of).and_then(|rows| rows.widened_from) {
+        None => tree(of),
+        Some(_) => RowTree::Widened(Box::new(tree(of))),
+    };
+    RowTree::Types(types.into_iter().map(|of| (of, widened(of))).collect())
+}
+
+/// The rows of these types as slots in host memory have them.
+fn types_on_host(plan: &RunPlan, types: Vec<NodeType>) -> RowTree {
+    let stored = stored(&plan.options);
+    let Some(kept) = KeptShares::of(plan, &stored, &types) else {
+        return of_types(plan, types, &|_| stored.clone());
+    };
+    of_types(plan, types, &|of| kept.before(of, stored.clone()))
+}
+
 /// The rows as slots in host memory have them.
 fn on_host(plan: &RunPlan) -> RowTree {
+    if let Some(types) = types(plan) {
+        return types_on_host(plan, types);
+    }
     match table(plan) {
         // Their rows are read in runs, which are not cached.
         tables @ RowTree::Tables(..) => tables,
@@ -116,16 +144,10 @@ fn cached(cache: Option<RowCacheKind>, of: RowTree) -> RowTree {
 
 /// Adds rows kept in memory to a table that is read from a file.
 fn kept(plan: &RunPlan, of: RowTree) -> RowTree {
-    let batches = plan.look_ahead();
-    let is_kept = batches > 0 || plan.caches.are_before_disk();
-    if !of.reads_disk() || !is_kept || plan.options.prepare == Prepare::Whole {
-        return of;
+    match KeptShares::of(plan, &of, &[NodeType::ONLY]) {
+        Some(kept) => kept.before(NodeType::ONLY, of),
+        None => of,
     }
-    let row_bytes = plan.layout.table_row_bytes();
-    let most = plan.layout.bounds().nodes().saturating_mul(batches + 1);
-    let by_default = || most.min((KEPT_BYTES / kept_row_bytes(row_bytes)) as usize);
-    let rows = plan.caches.kept_rows.unwrap_or_else(by_default).min(plan.table_rows);
-    RowTree::LookAhead { rows, reads_ahead: batches > 0, of: Box::new(of) }
 }
 
 /// Rows in the form of slots: unchanged, widened, or summed.
@@ -139,15 +161,19 @@ fn shaped(layout: &BatchLayout, of: RowTree) -> RowTree {
 /// The rows in the form of slots on this GPU.
 fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
     let by_cufile = plan.options.features == Features::Disk && plan.options.reader == DiskReader::Cufile;
+    if let Some(types) = types(plan) {
+        let all = |tree: RowTree| RowTree::Types(types.iter().map(|of| (*of, tree.clone())).collect());
+        return match cuda.gather {
+            GatherChoice::ZeroCopy | GatherChoice::Auto => all(RowTree::Pinned),
+            GatherChoice::Device => all(RowTree::Device),
+            _ => RowTree::Upload(Box::new(types_on_host(plan, types))),
+        };
+    }
     let table = table(plan);
     if let RowTree::Tables(count, _) = table {
         let tables = |of| RowTree::Tables(count, Box::new(of));
         let brought = RowTree::Upload(Box::new(table));
         return match cuda.gather {
-            GatherChoice::ZeroCopy | GatherChoice::Auto if plan.layout.reads_rows_by_id() => {
-                tables(RowTree::Pinned)
-            }
-            GatherChoice::Device if plan.layout.reads_rows_by_id() => tables(RowTree::Device),
             GatherChoice::Device => {
                 RowTree::BySplit { train: Box::new(tables(RowTree::Device)), others: Box::new(brought) }
             }

@@ -27,6 +27,29 @@ pub(crate) enum HostRows<'d> {
     Summed(Box<dyn SumSource + 'd>),
 }
 
+/// A batch that was sampled before its turn.
+pub(crate) struct ComingBatch<'s> {
+    pub header: BatchHeader,
+    /// The batch slot's payload.
+    pub payload: &'s [u8],
+}
+
+impl<'s> ComingBatch<'s> {
+    /// Its nodes of a type.
+    fn nodes(&self, layout: &BatchLayout, node_type: NodeType) -> &'s [i64] {
+        bytemuck::cast_slice(&self.payload[layout.range(&self.header, Column::InputNodes.of(node_type))])
+    }
+}
+
+/// The nodes of a type in each of these batches.
+pub(crate) fn nodes_of<'s>(
+    layout: &BatchLayout,
+    coming: &[ComingBatch<'s>],
+    node_type: NodeType,
+) -> Vec<&'s [i64]> {
+    coming.iter().map(|batch| batch.nodes(layout, node_type)).collect()
+}
+
 impl HostRows<'_> {
     /// Sends the other ranks their requested rows without receiving any, for a fill that others make and this rank does
     /// not.
@@ -42,13 +65,17 @@ impl HostRows<'_> {
         .map_err(failed)
     }
 
-    /// Announces the nodes whose rows later fills will request, see [`RowSource::expect`](uva_rows::RowSource::expect).
-    pub fn expect(&mut self, coming: &[&[i64]]) {
+    /// Announces the batches whose rows later fills will request, see
+    /// [`RowSource::expect`](uva_rows::RowSource::expect).
+    pub fn expect(&mut self, layout: &BatchLayout, coming: &[ComingBatch<'_>]) {
         match self {
-            Self::Gathered(source) => source.expect(coming),
-            // Tables in memory are not read ahead.
-            Self::OfTypes(_) => {}
-            Self::Summed(source) => source.expect(coming),
+            Self::Gathered(source) => source.expect(&nodes_of(layout, coming, NodeType::ONLY)),
+            Self::OfTypes(tables) => {
+                for (of, source) in tables {
+                    source.expect(&nodes_of(layout, coming, *of));
+                }
+            }
+            Self::Summed(source) => source.expect(&nodes_of(layout, coming, NodeType::ONLY)),
         }
     }
 

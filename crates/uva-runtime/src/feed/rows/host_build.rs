@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use uva_batch::{BatchLayout, RowShape};
+use uva_batch::BatchLayout;
 use uva_cuda::memory::TableBytes;
 use uva_exchange::Book;
-use uva_graph::{Dataset, NodeType};
+use uva_graph::{Dataset, NodeType, TableSchema};
 use uva_rows::{
     Cached, CachedRows, CopiedTable, EvictingRows, FileTable, LookAheadTable, MappedTable, RowCache,
     SumSource, SummedValues, SummingSource, TableSource, WideningSource,
 };
 use uva_rows::{HostSource, Remote};
 
-use super::host::{HostRows, RowsOfTypes, failed};
+use super::host::{HostRows, failed};
 use super::tree::{RowCacheKind, RowTree};
 use crate::RuntimeError;
 use crate::backend::obstacle::{check_sums, obstacle_in_table};
@@ -23,6 +23,8 @@ use crate::options::reader::{DiskReader, row_file};
 /// The parts from which the sources of a tree are built.
 pub(crate) struct HostParts<'d, 's> {
     pub dataset: &'d Dataset,
+    /// The node type whose rows are read.
+    pub node_type: NodeType,
     /// Threads that copy or sum.
     pub threads: usize,
     /// The rows that a cache of chosen rows holds.
@@ -55,9 +57,25 @@ impl<'s> ChosenRows<'s> {
 }
 
 impl<'d, 's> HostParts<'d, 's> {
-    /// Creates the parts without a cache and without other ranks.
+    /// Creates the parts for rows of the first node type, without a cache and without other ranks.
     pub fn new(dataset: &'d Dataset, threads: usize) -> Self {
-        Self { dataset, threads, chosen: ChosenRows::None, copied: None, ranks: None }
+        let node_type = NodeType::ONLY;
+        Self { dataset, node_type, threads, chosen: ChosenRows::None, copied: None, ranks: None }
+    }
+
+    /// The parts for rows of another type of several.
+    fn of_type(&self, node_type: NodeType) -> Self {
+        Self { node_type, ..Self::new(self.dataset, self.threads) }
+    }
+
+    /// Shape and type of the rows.
+    fn table(&self) -> Result<TableSchema, RuntimeError> {
+        self.dataset.table_of(self.node_type).ok_or_else(|| self.without_rows())
+    }
+
+    /// The error for a type whose rows are gone.
+    fn without_rows(&self) -> RuntimeError {
+        RuntimeError::failed(format!("node type {}: its feature rows are gone", self.node_type.index()))
     }
 
     /// Copies the table into memory if this tree reads a copy. Without memory for it, rows are read from the mapped
@@ -104,7 +122,10 @@ impl RowTree {
     ) -> Result<HostRows<'d>, RuntimeError> {
         match self {
             Self::Summed(of) => of.summed(layout, parts).map(HostRows::Summed),
-            Self::Tables(..) => of_types(layout, parts).map(HostRows::OfTypes),
+            Self::Types(types) => {
+                let source = |(of, tree): &(NodeType, Self)| Ok((*of, tree.gathered(&parts.of_type(*of))?));
+                types.iter().map(source).collect::<Result<_, _>>().map(HostRows::OfTypes)
+            }
             _ => self.gathered(parts).map(HostRows::Gathered),
         }
     }
@@ -118,7 +139,7 @@ impl RowTree {
         parts: &HostParts<'d, '_>,
     ) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
         let Self::Widened(of) = self else { return Ok(Box::new(self.table(parts)?)) };
-        match narrow_float(Some(parts.dataset.table().element)) {
+        match narrow_float(Some(parts.table()?.element)) {
             Some(narrow) => Ok(Box::new(WideningSource::new(of.table(parts)?, narrow).map_err(failed)?)),
             None => of.gathered(parts),
         }
@@ -130,7 +151,7 @@ impl RowTree {
         layout: &BatchLayout,
         parts: &HostParts<'d, '_>,
     ) -> Result<Box<dyn SumSource + 'd>, RuntimeError> {
-        let element = parts.dataset.table().element;
+        let element = parts.table()?.element;
         check_sums(layout.aggregation(), obstacle_in_table(element))?;
         let values = SummedValues {
             narrow: narrow_float(Some(element)),
@@ -157,6 +178,8 @@ impl RowTree {
                     _ => return Err(self.is_not("cached in host memory")),
                 }
             }
+            // Without memory for rows, none are read ahead either.
+            Self::LookAhead { rows: 0, of, .. } => Box::new(of.table(parts)?),
             Self::LookAhead { rows, reads_ahead, of } => {
                 let (chosen, stored) = match &**of {
                     Self::Cached(RowCacheKind::Chosen, stored) => (stored.chosen(parts)?, &**stored),
@@ -164,7 +187,11 @@ impl RowTree {
                 };
                 let Self::File(reader) = stored else { return Err(self.is_not("read ahead")) };
                 let file = file(parts, *reader)?;
-                let ahead = if *reads_ahead { Some(row_file(parts.dataset, *reader)?) } else { None };
+                let ahead = if *reads_ahead {
+                    Some(row_file(parts.dataset, parts.node_type, *reader)?)
+                } else {
+                    None
+                };
                 tracing::info!(rows, ahead = ahead.is_some(), "rows of the file are kept in memory");
                 Box::new(LookAheadTable::new(file, ahead, chosen, *rows).map_err(failed)?)
             }
@@ -174,7 +201,7 @@ impl RowTree {
 
     /// A table in memory: the mapped file, or the copy.
     fn in_memory<'d>(&self, parts: &HostParts<'d, '_>) -> Result<MappedTable<'d>, RuntimeError> {
-        let table = parts.dataset.features();
+        let table = parts.dataset.rows(parts.node_type).ok_or_else(|| parts.without_rows())?;
         let rows = match &parts.copied {
             Some(copied) if *self == Self::Copied => {
                 MappedTable::owned(Arc::clone(copied), table.row_bytes(), parts.threads)
@@ -192,7 +219,8 @@ impl RowTree {
                 rows.ok_or_else(|| self.is_not("chosen for the cache in front of them"))?.into()
             }
             RowCacheKind::Evicting { policy, rows } => {
-                let (nodes, row_bytes) = (parts.dataset.nodes(), parts.dataset.table().row_bytes());
+                let (nodes, row_bytes) =
+                    (parts.dataset.nodes_of(parts.node_type), parts.table()?.row_bytes());
                 EvictingRows::new(policy, nodes, row_bytes, rows).map_err(failed)?.into()
             }
         })
@@ -234,26 +262,9 @@ impl RowTree {
     }
 }
 
-/// The sources of the rows of each node type with features, in memory.
-fn of_types<'d>(layout: &BatchLayout, parts: &HostParts<'d, '_>) -> Result<RowsOfTypes<'d>, RuntimeError> {
-    let tables = layout.metagraph().types().filter_map(|of| Some((of, layout.rows_of(of)?)));
-    let source = |(of, shape): (NodeType, RowShape)| {
-        let table = parts.dataset.rows(of).ok_or_else(|| {
-            RuntimeError::failed(format!("node type {}: its feature rows are gone", of.index()))
-        })?;
-        let rows = MappedTable::new(table.bytes, table.row_bytes(), parts.threads).map_err(failed)?;
-        let source: Box<dyn HostSource + 'd> = match narrow_float(shape.widened_from) {
-            Some(narrow) => Box::new(WideningSource::new(rows, narrow).map_err(failed)?),
-            None => Box::new(rows),
-        };
-        Ok((of, source))
-    };
-    tables.map(source).collect()
-}
-
 fn file(parts: &HostParts<'_, '_>, reader: DiskReader) -> Result<FileTable, RuntimeError> {
-    let file = row_file(parts.dataset, reader)?;
-    tracing::info!(reader = %file.reader(), how = file.how(), "rows are read from disk");
+    let file = row_file(parts.dataset, parts.node_type, reader)?;
+    tracing::info!(node_type = parts.node_type.index(), reader = %file.reader(), how = file.how(), "rows are read from disk");
     FileTable::new(file, parts.threads).map_err(failed)
 }
 

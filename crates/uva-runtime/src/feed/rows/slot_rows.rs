@@ -7,7 +7,7 @@ use uva_graph::Dataset;
 use uva_rows::HostPlace;
 
 use super::edge_rows::EdgeRowSource;
-use super::host::{HostRows, behind};
+use super::host::{ComingBatch, HostRows, behind};
 use super::host_build::HostParts;
 use super::tree::RowTree;
 use crate::RuntimeError;
@@ -36,9 +36,9 @@ impl<'d> SlotRows<'d> {
         Ok(Self { nodes, edges, from_disk: tree.reads_disk(), disk: DiskCounts::default() })
     }
 
-    /// Announces the nodes of the batches to come.
-    pub fn expect(&mut self, coming: &[&[i64]]) {
-        self.nodes.expect(coming);
+    /// Announces the batches to come.
+    pub fn expect(&mut self, layout: &BatchLayout, coming: &[ComingBatch<'_>]) {
+        self.nodes.expect(layout, coming);
     }
 
     /// Fills the columns of the batch of this header, and writes the counts into the header. `from` is the payload with

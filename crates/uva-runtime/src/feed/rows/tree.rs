@@ -3,7 +3,7 @@
 use std::fmt;
 
 use uva_cuda::memory::PinPages;
-use uva_graph::Dataset;
+use uva_graph::{Dataset, NodeType};
 use uva_rows::cache::eviction::Eviction;
 use uva_rows::cache::map_bytes;
 use uva_rows::kept_row_bytes;
@@ -20,8 +20,7 @@ use crate::plan::RunPlan;
 ///
 /// The root of a run with feature slots on a GPU is a source that a kernel or a copy reads (`Pinned`, `Device`,
 /// `Staged`, `Split`, `Spliced`, or `Cached` over `Pinned`), one of the branches `Upload`, `Begun` and
-/// `SummedOnDevice`, or `Tables` over `Direct` or `Device` for a hop set, and over
-/// `Pinned` or `Device` for node types.
+/// `SummedOnDevice`, `Tables` over `Direct` or `Device` for a hop set, or `Types` of `Pinned` or `Device`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowTree {
     /// A mapped file.
@@ -53,8 +52,10 @@ pub enum RowTree {
     Widened(Box<Self>),
     /// Sums by the lists of the outermost layer, made by CPU threads.
     Summed(Box<Self>),
-    /// This many tables of a hop set or of node types, each from the tree below.
+    /// This many tables of a hop set, each from the tree below.
     Tables(usize, Box<Self>),
+    /// The rows of node types, of each type with features from its own tree.
+    Types(Vec<(NodeType, Self)>),
     /// Rows of a hop set by split: training rows from one tree, rows of the other splits from another.
     BySplit {
         /// Training rows.
@@ -95,7 +96,8 @@ impl RowTree {
     /// The trees directly below.
     fn below(&self) -> impl Iterator<Item = &Self> {
         let (first, second) = match self {
-            Self::Mapped
+            Self::Types(_)
+            | Self::Mapped
             | Self::Copied
             | Self::File(_)
             | Self::Remote
@@ -116,7 +118,12 @@ impl RowTree {
                 (Some(first), Some(second))
             }
         };
-        first.into_iter().chain(second).map(|tree| &**tree)
+        let types = match self {
+            Self::Types(types) => &types[..],
+            _ => &[],
+        };
+        let of_types = types.iter().map(|(_, tree)| tree);
+        first.into_iter().chain(second).map(|tree| &**tree).chain(of_types)
     }
 
     /// Whether `is` holds for this tree, or for one below.
@@ -150,12 +157,12 @@ impl RowTree {
         }
     }
 
-    /// Maximum number of rows of a table on disk that are kept in host memory; `None` if rows are not kept.
+    /// Maximum number of rows of tables on disk that are kept in host memory; `None` if rows are not kept.
     #[must_use]
     pub fn kept_rows(&self) -> Option<usize> {
         match self {
             Self::LookAhead { rows, .. } => Some(*rows),
-            _ => self.below().find_map(Self::kept_rows),
+            _ => self.below().filter_map(Self::kept_rows).reduce(|all, rows| all + rows),
         }
     }
 
@@ -193,14 +200,25 @@ impl RowTree {
             Self::File(_) | Self::Remote | Self::Direct => Vec::new(),
             Self::Pinned => vec![pinned(plan, "feature table", table)],
             Self::Device => vec![line("feature table", MemoryKind::Device, table)],
-            Self::Tables(_, of) if plan.layout.reads_rows_by_id() => {
-                let rows = dataset.metagraph().types().filter_map(|of| dataset.rows(of));
-                let bytes = rows.map(|table| table.bytes.len() as u64).sum();
-                match **of {
-                    Self::Pinned => vec![pinned(plan, "feature tables", bytes)],
-                    Self::Device => vec![line("feature tables", MemoryKind::Device, bytes)],
-                    _ => vec![MemoryLine::once("files of the features", MemoryKind::Mapped, bytes)],
-                }
+            Self::Types(types) => {
+                let tables = |is: &dyn Fn(&Self) -> bool| -> u64 {
+                    let such = types.iter().filter(|(_, tree)| tree.any(is));
+                    such.filter_map(|(of, _)| dataset.rows(*of)).map(|table| table.bytes.len() as u64).sum()
+                };
+                let kept = types.iter().map(|(of, tree)| {
+                    let shape = dataset.table_of(*of).map(|table| (dataset.nodes_of(*of), table.row_bytes()));
+                    tree.kept_rows().zip(shape).map_or(0, |(rows, shape)| kept_bytes(rows, shape))
+                });
+                vec![
+                    pinned(plan, "feature tables", tables(&|tree| *tree == Self::Pinned)),
+                    line("feature tables", MemoryKind::Device, tables(&|tree| *tree == Self::Device)),
+                    MemoryLine::once(
+                        "files of the features",
+                        MemoryKind::Mapped,
+                        tables(&|tree| *tree == Self::Mapped),
+                    ),
+                    line("rows read ahead, at most", MemoryKind::Host, kept.sum()),
+                ]
             }
             Self::Tables(_, of) => match **of {
                 Self::Mapped => {
@@ -224,8 +242,7 @@ impl RowTree {
                 of.memory(dataset, plan)
             }
             Self::LookAhead { rows, of, .. } => {
-                let bytes = *rows as u64 * kept_row_bytes(plan.layout.table_row_bytes());
-                let bytes = if *rows > 0 { bytes + map_bytes(plan.table_rows) } else { 0 };
+                let bytes = kept_bytes(*rows, (plan.table_rows, plan.layout.table_row_bytes()));
                 with(of, vec![line("rows read ahead, at most", MemoryKind::Host, bytes)])
             }
             Self::Upload(of) => {
@@ -264,6 +281,11 @@ impl RowTree {
             sums: self.sums(),
         }
     }
+}
+
+/// The memory of `rows` rows kept of a table of this many rows, of this many bytes each, with their map.
+fn kept_bytes(rows: usize, (table_rows, row_bytes): (usize, usize)) -> u64 {
+    if rows == 0 { 0 } else { rows as u64 * kept_row_bytes(row_bytes) + map_bytes(table_rows) }
 }
 
 /// A page-locked table.
@@ -313,6 +335,21 @@ impl fmt::Display for RowTree {
             Self::Summed(of) => write!(f, "{of}, summed by CPU threads"),
             Self::Tables(1, of) => write!(f, "1 table: {of}"),
             Self::Tables(tables, of) => write!(f, "{tables} tables: {of}"),
+            Self::Types(types) => {
+                let mut lines: Vec<(String, usize)> = Vec::new();
+                for line in types.iter().map(|(_, tree)| tree.to_string()) {
+                    match lines.iter_mut().find(|(known, _)| *known == line) {
+                        Some((_, tables)) => *tables += 1,
+                        None => lines.push((line, 1)),
+                    }
+                }
+                for (at, (line, tables)) in lines.iter().enumerate() {
+                    let (and, what) =
+                        (if at == 0 { "" } else { "; " }, if *tables == 1 { "table" } else { "tables" });
+                    write!(f, "{and}{tables} {what}: {line}")?;
+                }
+                if lines.is_empty() { f.write_str("no features") } else { Ok(()) }
+            }
             Self::BySplit { train, others } => write!(f, "training rows: {train}; other rows: {others}"),
             Self::Staged(of) | Self::Upload(of) => write!(f, "{of}, copied to the GPU"),
             Self::Split(first, second) => write!(f, "shared between {first} and {second}"),

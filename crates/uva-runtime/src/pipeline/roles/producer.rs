@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use uva_batch::{BatchHeader, HandOver};
+use uva_batch::{BatchHeader, BatchLayout, HandOver};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::{Liveness, PeerGone, Reader, RingError, Writer};
@@ -18,7 +18,7 @@ use crate::control::stage::{Activity, StageClock};
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::feed::device::{DeviceGather, DeviceSetup};
 use crate::feed::ranks::RankExchanges;
-use crate::feed::rows::{HostParts, RowTree, SlotRows};
+use crate::feed::rows::{ComingBatch, HostParts, RowTree, SlotRows};
 use crate::machine::clock::since_boot;
 use crate::plan::RunPlan;
 use crate::tune::sums_chooser::sums_batch;
@@ -50,11 +50,11 @@ enum Gather<'a> {
 }
 
 impl Gather<'_> {
-    /// Announces the nodes of the batches to come.
-    fn expect(&mut self, coming: &[&[i64]]) {
+    /// Announces the batches to come.
+    fn expect(&mut self, layout: &BatchLayout, coming: &[ComingBatch<'_>]) {
         match self {
-            Self::Host(rows) => rows.expect(coming),
-            Self::Device(device) => device.expect(coming),
+            Self::Host(rows) => rows.expect(layout, coming),
+            Self::Device(device) => device.expect(layout, coming),
         }
     }
 
@@ -152,14 +152,14 @@ impl ProducerRole<'_> {
                 None => gather.watch(sampler, |watched| self.batches.acquire(sequence, watched))?,
             };
             // Before the wait for the consumer, during which rows are read, and after it, for batches that came meanwhile.
-            taken.look(&mut self.batches, &batch, plan, |coming| gather.expect(coming))?;
+            taken.look(&mut self.batches, &batch, plan, |coming| gather.expect(&plan.layout, coming))?;
             // The batches that are handed over and that the consumer has neither used nor begun: it is at its position.
             let queue = (sequence.saturating_sub(1)).saturating_sub(control.position(CONSUMER));
             clock.now(Activity::WaitingOutput);
             let consumer = self.consumer.watched(control, Stop::Now);
             let mut slot = gather.watch(consumer, |watched| self.features.acquire(sequence, watched))?;
             clock.now(Activity::Working);
-            taken.look(&mut self.batches, &batch, plan, |coming| gather.expect(coming))?;
+            taken.look(&mut self.batches, &batch, plan, |coming| gather.expect(&plan.layout, coming))?;
             let from = batch.payload();
             let mut header = plan
                 .layout

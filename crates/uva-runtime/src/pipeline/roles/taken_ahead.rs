@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use uva_batch::{Column, HandOver};
+use uva_batch::HandOver;
 use uva_mem::ring::{ReadSlot, Reader, RingError};
 
-use crate::feed::rows::RowTree;
+use crate::feed::rows::{ComingBatch, RowTree};
 use crate::plan::RunPlan;
 
 /// Batches that were sampled early enough. Only ready batches are taken: a sampler may wait for the slot that the
@@ -33,13 +33,13 @@ impl TakenAhead {
         self.slots.pop_front()
     }
 
-    /// Takes the ready batches after the current one, and announces the nodes to the source of rows by `expect`.
+    /// Takes the ready batches after the current one, and announces them to the source of rows by `expect`.
     pub fn look(
         &mut self,
         batches: &mut Reader,
         current: &ReadSlot,
         plan: &RunPlan,
-        expect: impl FnOnce(&[&[i64]]),
+        expect: impl FnOnce(&[ComingBatch<'_>]),
     ) -> Result<(), RingError> {
         if self.most == 0 {
             return Ok(());
@@ -49,21 +49,21 @@ impl TakenAhead {
             let Some(slot) = batches.acquire_if_ready(next)? else { break };
             self.slots.push_back(slot);
         }
-        let coming: Vec<&[i64]> = std::iter::once(current)
+        let coming: Vec<ComingBatch<'_>> = std::iter::once(current)
             .chain(&self.slots)
             .filter(|slot| slot.sequence() >= self.unannounced)
-            .filter_map(|slot| self.nodes(plan, slot.payload()))
+            .filter_map(|slot| self.coming(plan, slot.payload()))
             .collect();
         expect(&coming);
         self.unannounced = current.sequence() + 1 + self.slots.len() as u64;
         Ok(())
     }
 
-    /// The nodes of a batch to announce; `None` for a hand-over without a batch. A wrong header is reported when its turn comes.
-    fn nodes<'s>(&self, plan: &RunPlan, payload: &'s [u8]) -> Option<&'s [i64]> {
-        let layout = &plan.layout;
-        let header = layout.read_header(payload).ok().filter(|header| header.kind() == HandOver::Batch)?;
+    /// A batch to announce; `None` for a hand-over without a batch. A wrong header is reported when its turn comes.
+    fn coming<'s>(&self, plan: &RunPlan, payload: &'s [u8]) -> Option<ComingBatch<'s>> {
+        let header =
+            plan.layout.read_header(payload).ok().filter(|header| header.kind() == HandOver::Batch)?;
         let is_expected = !self.only_in_slots || plan.fits_slot(&header);
-        is_expected.then(|| bytemuck::cast_slice(&payload[layout.range(&header, Column::InputNodes)]))
+        is_expected.then_some(ComingBatch { header, payload })
     }
 }

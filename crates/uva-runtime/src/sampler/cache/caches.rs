@@ -18,9 +18,9 @@ pub struct Caches {
     pub rows: usize,
     /// The eviction policy of a feature cache that changes during the run; `None` if its rows do not change.
     pub dynamic: Option<&'static Eviction>,
-    /// Number of rows of a table on disk that are kept in host memory as batches read them, in addition to the fixed
-    /// rows of the feature cache; `None` without `host_cache`.
-    pub kept_rows: Option<usize>,
+    /// Bytes of host memory for rows of tables on disk that are kept as batches read them, and for their maps, in
+    /// addition to the fixed rows of the feature cache; `None` without `host_cache`.
+    pub kept_bytes: Option<u64>,
     /// Number of the run's first epochs on which the choice was based. Their hit rates are not representative of other
     /// epochs.
     pub counted_epochs: u32,
@@ -39,6 +39,6 @@ impl Caches {
 
     /// Whether its rows are in host memory before a table on disk, and so on the host's side of the link to a GPU.
     pub fn are_before_disk(&self) -> bool {
-        self.kept_rows.is_some()
+        self.kept_bytes.is_some()
     }
 }

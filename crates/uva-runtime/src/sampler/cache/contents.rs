@@ -96,10 +96,10 @@ impl CacheContents {
         self
     }
 
-    /// Adds this many rows of a table on disk that are kept as batches read them.
+    /// Adds memory for rows of tables on disk that are kept as batches read them, and for their maps.
     #[must_use]
-    pub fn keeping(mut self, rows: usize) -> Self {
-        self.caches.kept_rows = Some(rows);
+    pub fn keeping(mut self, bytes: u64) -> Self {
+        self.caches.kept_bytes = Some(bytes);
         self
     }
 

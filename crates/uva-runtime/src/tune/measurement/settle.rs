@@ -4,7 +4,7 @@ use uva_graph::{Dataset, FeatureTable};
 
 use super::figures::{Figures, MeasurementShape};
 use super::stored::{FigureFile, Machine};
-use super::verdict::{RowsRead, chosen, described};
+use super::verdict::{RunRows, chosen, described};
 use crate::RuntimeError;
 use crate::backend::{Backend, BackendDecision, OpenChoices, TransferChoice};
 
@@ -18,7 +18,7 @@ pub struct TargetRun {
     /// Threads of the CPU's gather.
     pub gather_threads: usize,
     /// The rows that it reads.
-    pub rows: RowsRead,
+    pub rows: RunRows,
 }
 
 impl TargetRun {
@@ -28,9 +28,9 @@ impl TargetRun {
         let (table_bytes, row_bytes) =
             measured.map_or((0, 0), |table| (table.bytes.len(), table.row_bytes()));
         let rows = match (cached, dataset.is_homogeneous()) {
-            (true, _) => RowsRead::Cached,
-            (false, true) => RowsRead::OneTable,
-            (false, false) => RowsRead::SeveralTables,
+            (true, _) => RunRows::Cached,
+            (false, true) => RunRows::OneTable,
+            (false, false) => RunRows::SeveralTables,
         };
         Self { table_bytes, row_bytes, gather_threads, rows }
     }

@@ -17,7 +17,7 @@ const SUFFICES: f64 = 0.97;
 
 /// The rows of a run, which bound the ways that it can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowsRead {
+pub enum RunRows {
     /// Of one table.
     OneTable,
     /// Of several tables, which the two ways cannot share.
@@ -26,7 +26,7 @@ pub enum RowsRead {
     Cached,
 }
 
-impl RowsRead {
+impl RunRows {
     /// The ways to choose from, the one first that uses the least CPU time.
     fn ways(self) -> &'static [GatherChoice] {
         match self {
@@ -38,7 +38,7 @@ impl RowsRead {
 }
 
 /// The fastest choices by these figures, for choices that the options leave open.
-pub fn chosen(options: &BackendOptions, figures: &Figures, rows: RowsRead) -> TransferChoice {
+pub fn chosen(options: &BackendOptions, figures: &Figures, rows: RunRows) -> TransferChoice {
     let mut chosen = TransferChoice::unmeasured(options);
     if options.gather == GatherChoice::Auto {
         chosen.gather = gather(figures, rows.ways());
@@ -110,7 +110,7 @@ pub fn described(
     chosen: &TransferChoice,
     options: &BackendOptions,
     figures: &Figures,
-    rows: RowsRead,
+    rows: RunRows,
     source: &str,
 ) -> String {
     let rate = |case: &Case| match figures.rate(case) {
@@ -119,7 +119,7 @@ pub fn described(
     };
     let named = |is_named: bool| if is_named { ", as requested" } else { "" };
     // Without a cache, which the figures of the other ways show the price of.
-    let ways = if rows == RowsRead::Cached { RowsRead::OneTable.ways() } else { rows.ways() };
+    let ways = if rows == RunRows::Cached { RunRows::OneTable.ways() } else { rows.ways() };
     let own = Case::by(chosen.gather);
     let others: Vec<String> = ways
         .iter()
@@ -131,9 +131,9 @@ pub fn described(
         chosen.gather,
         named(options.gather != GatherChoice::Auto),
         match rows {
-            RowsRead::Cached if options.gather == GatherChoice::Auto => ", since rows are cached",
-            RowsRead::SeveralTables => ", by the rows of the largest table",
-            RowsRead::OneTable | RowsRead::Cached => "",
+            RunRows::Cached if options.gather == GatherChoice::Auto => ", since rows are cached",
+            RunRows::SeveralTables => ", by the rows of the largest table",
+            RunRows::OneTable | RunRows::Cached => "",
         },
         rate(&own),
         others.join(", "),
@@ -195,7 +195,7 @@ mod tests {
     const SPLIT: Case = Case::by(GatherChoice::Split);
 
     fn auto(rates: &[(Case, f64)]) -> TransferChoice {
-        chosen(&BackendOptions::default(), &figures(rates), RowsRead::OneTable)
+        chosen(&BackendOptions::default(), &figures(rates), RunRows::OneTable)
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
     fn a_share_that_does_not_fit_next_to_the_samplers_is_the_default() {
         let options = BackendOptions { mps_sampler_percentage: Some(80), ..BackendOptions::default() };
         let slow = figures(&[(Case::within(32), 35.0), (ZERO_COPY, 50.0)]);
-        assert_eq!(chosen(&options, &slow, RowsRead::OneTable).producer_percentage, 10);
+        assert_eq!(chosen(&options, &slow, RunRows::OneTable).producer_percentage, 10);
     }
 
     #[test]
@@ -263,9 +263,9 @@ mod tests {
         let options = BackendOptions::default();
         for (dma, way) in [(60.0, GatherChoice::Dma), (30.0, GatherChoice::ZeroCopy)] {
             let figures = figures(&[(ZERO_COPY, 50.0), (DMA, dma), (SPLIT, 90.0)]);
-            let chosen = chosen(&options, &figures, RowsRead::SeveralTables);
+            let chosen = chosen(&options, &figures, RunRows::SeveralTables);
             assert_eq!((chosen.gather, chosen.split_share), (way, None));
-            let text = described(&chosen, &options, &figures, RowsRead::SeveralTables, "stored in FILE");
+            let text = described(&chosen, &options, &figures, RunRows::SeveralTables, "stored in FILE");
             assert!(text.contains("by the rows of the largest table") && !text.contains("split"), "{text}");
         }
     }
@@ -274,12 +274,12 @@ mod tests {
     fn a_split_begins_where_the_measured_one_ended_or_at_the_rates_ratio() {
         let mut figures = figures(&[(ZERO_COPY, 30.0), (DMA, 10.0), (SPLIT, 40.0)]);
         let options = BackendOptions::default();
-        assert_eq!(chosen(&options, &figures, RowsRead::OneTable).split_share, Some(0.75));
+        assert_eq!(chosen(&options, &figures, RunRows::OneTable).split_share, Some(0.75));
         figures.cases[2].split_share = Some(0.7);
-        assert_eq!(chosen(&options, &figures, RowsRead::OneTable).split_share, Some(0.7));
+        assert_eq!(chosen(&options, &figures, RunRows::OneTable).split_share, Some(0.7));
         let named = BackendOptions { gather: GatherChoice::Split, ..options };
         figures.cases[0].gb_per_second = Some(60.0);
-        assert_eq!(chosen(&named, &figures, RowsRead::OneTable).split_share, Some(0.7));
+        assert_eq!(chosen(&named, &figures, RunRows::OneTable).split_share, Some(0.7));
     }
 
     #[test]
@@ -298,15 +298,15 @@ mod tests {
             table_pages: TablePagesChoice::InPlace,
             ..BackendOptions::default()
         };
-        assert_eq!(chosen(&named, &figures, RowsRead::OneTable), TransferChoice::unmeasured(&named));
-        let cached = chosen(&BackendOptions::default(), &figures, RowsRead::Cached);
+        assert_eq!(chosen(&named, &figures, RunRows::OneTable), TransferChoice::unmeasured(&named));
+        let cached = chosen(&BackendOptions::default(), &figures, RunRows::Cached);
         let expected = (GatherChoice::ZeroCopy, 7, PinPages::Thp);
         assert_eq!((cached.gather, cached.producer_percentage, cached.table_pages), expected);
         let text = described(
             &TransferChoice::unmeasured(&named),
             &named,
             &figures,
-            RowsRead::OneTable,
+            RunRows::OneTable,
             "stored in FILE",
         );
         for part in [
@@ -316,7 +316,7 @@ mod tests {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
         let text =
-            described(&cached, &BackendOptions::default(), &figures, RowsRead::Cached, "stored in FILE");
+            described(&cached, &BackendOptions::default(), &figures, RunRows::Cached, "stored in FILE");
         for part in ["since rows are cached", "share 7 %", "8: 35.0", "table pages thp", "stored in FILE"] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }

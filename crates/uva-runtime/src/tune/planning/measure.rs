@@ -12,9 +12,7 @@ use uva_plan::{
     CacheError, CachePlan, CachePolicy, CachedKinds, Objective, PlanRequest, Profile, TimedBy, TimedCaches,
     Workload,
 };
-use uva_rows::cache::map_bytes;
 use uva_rows::cuda::FillError;
-use uva_rows::kept_row_bytes;
 use uva_sample::cuda::CudaSampleError;
 use uva_sample::{SampleError, Sequenced};
 
@@ -349,15 +347,6 @@ fn check_device_budget(bytes: u64, context: &Context, cuda: &CudaBackend) -> Res
             .with_remedy("give less, or auto"));
     }
     Ok(())
-}
-
-/// Number of rows of the dataset's table that fit into these bytes with their map, if they are kept as batches read
-/// them.
-#[must_use]
-pub(super) fn rows_kept_in(bytes: u64, dataset: &Dataset) -> usize {
-    let (nodes, row_bytes) = (dataset.nodes(), dataset.table().row_bytes());
-    let rows = bytes.saturating_sub(map_bytes(nodes)) / kept_row_bytes(row_bytes);
-    usize::try_from(rows).unwrap_or(usize::MAX).min(nodes)
 }
 
 fn host_memory() -> Result<u64, RuntimeError> {

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use crate::evaluation::Evaluation;
 use crate::graph::full_table::Tables;
+use crate::input::evaluation::Evaluation;
 use crate::input::prepared::Prepared;
 use crate::tests::dense_reference::{dense_forward, rows};
 use crate::tests::support::{Batch, Graph, MODELS, fill_biases, options, parameter_bits};

@@ -1,6 +1,6 @@
 //! Several labels a node, and answers judged by the area under the ROC curve.
 
-use crate::evaluation::Evaluation;
+use crate::input::evaluation::Evaluation;
 use crate::input::prepared::Prepared;
 use crate::tests::dense_reference::{dense_forward, rows};
 use crate::tests::support::{Batch, Graph, MODELS, fill_biases, options, parameter_bits};

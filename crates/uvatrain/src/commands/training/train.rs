@@ -1,6 +1,8 @@
 //! `uvatrain train`: trains a built-in model.
 
-use uva_launch::training::{EvaluateBy, TrainingHost, TrainingOptions, TrainingRun, likely_environment};
+use uva_launch::training::{
+    EvaluateBy, TrainingHost, TrainingOptions, TrainingRun, give_model_of_typed_graphs, likely_environment,
+};
 use uva_plan::OfStages;
 use uva_runtime::machine::cores::Cores;
 use uva_runtime::options::MAX_SAMPLERS;
@@ -9,7 +11,7 @@ use uva_runtime::telemetry::metrics::Event;
 use crate::exit;
 use crate::flags::training::TrainFlags;
 use crate::models::Models;
-use crate::runs::data_kinds::kind_at;
+use crate::runs::data_kinds::{DataKind, kind_at};
 use crate::runs::pipeline::{Observers, Outputs, backend_options, check_outputs, check_paths};
 use crate::runs::trainer::{become_program, restart_with};
 use crate::runs::{dry_run, resume, trainer};
@@ -18,10 +20,23 @@ use uva_runtime::machine::share_of_cores;
 use uva_runtime::options::input_nodes::paths_of;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
+/// The options with the default model of the data's kind, and a note on a model that was chosen in this way.
+fn with_default_model(
+    flags: &TrainFlags,
+    kind: &dyn DataKind,
+) -> Result<(TrainFlags, Option<String>), RuntimeError> {
+    let mut flags = flags.clone();
+    let is_given = flags.training.typed.iter().any(|field| field.name == "model");
+    let chosen = !is_given && kind.is_typed(&flags.data);
+    let note = chosen.then(|| give_model_of_typed_graphs(&mut flags.training.given)).transpose()?;
+    Ok((flags, note))
+}
+
 /// Trains a built-in model: in processes, with the model in `uvatrain-consumer`, or with `--in-process` in that program
 /// alone.
 pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     let kind = kind_at(&flags.data);
+    let (flags, chosen_model) = &with_default_model(flags, kind)?;
     kind.check_training(flags)?;
     // In one process the thread of the command is the consumer.
     log::name_process(if flags.loader.in_process { "consumer" } else { "launcher" });
@@ -86,12 +101,16 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     if divides_cores {
         run.check_cores(given)?;
     }
+    let say_model = || chosen_model.iter().for_each(|note| out::say(note));
     if flags.dry_run {
+        say_model();
         return dry_run::show(&run.dry_run(), flags.json);
     }
     if flags.loader.in_process {
         restart_with(run.environment())?;
     }
+    // After the restart, which would say it again.
+    say_model();
     let outputs = Outputs {
         metrics: flags.metrics.as_deref(),
         append: asked.resume,

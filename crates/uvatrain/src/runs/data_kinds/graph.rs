@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use uva_graph::{Dataset, Verify, node_file};
+use uva_graph::{Dataset, Meta, Verify, node_file};
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::BackendOptions;
 use uva_runtime::options::input_nodes::{InputSeeds, open_for_batches};
@@ -16,6 +16,10 @@ use crate::runs::pipeline::{loader_options, with_first_layer, with_input_nodes};
 pub(super) struct GraphData;
 
 impl DataKind for GraphData {
+    fn is_typed(&self, data: &Path) -> bool {
+        Meta::read(data).is_ok_and(|meta| meta.has_several_types())
+    }
+
     fn check_training(&self, flags: &TrainFlags) -> anyhow::Result<()> {
         flags.check()
     }

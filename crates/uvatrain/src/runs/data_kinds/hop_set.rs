@@ -17,6 +17,10 @@ use crate::flags::training::{ModelFlags, TrainFlags};
 pub(super) struct HopSetData;
 
 impl DataKind for HopSetData {
+    fn is_typed(&self, _: &Path) -> bool {
+        false
+    }
+
     fn check_training(&self, flags: &TrainFlags) -> anyhow::Result<()> {
         Ok(flags.check_for_hops()?)
     }

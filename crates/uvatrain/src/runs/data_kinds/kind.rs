@@ -13,6 +13,10 @@ pub type NodeFileProblem<'a> = &'a dyn Fn(GraphError) -> anyhow::Error;
 
 /// A kind of data.
 pub trait DataKind {
+    /// Whether the data at this path is a graph of several node types or relations, as far as its metadata can be read:
+    /// opening it reports what is wrong with them.
+    fn is_typed(&self, data: &Path) -> bool;
+
     /// Refuses options of `train` that contradict each other or this kind.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use uva_launch::mps::{self, Environment, MpsError, NotRunning, Running};
 use uva_runtime::backend::{BackendOptions, Probe};
 use uva_runtime::tune::measurement::MeasurementShape;
 use uva_runtime::tune::measurement::stored::{FigureFile, Machine, StoredMeasurement};
-use uva_runtime::tune::measurement::verdict::{RowsRead, chosen, described};
+use uva_runtime::tune::measurement::verdict::{RunRows, chosen, described};
 
 use super::check::{Check, read};
 use uva_runtime::spec::ByteSize;
@@ -52,14 +52,14 @@ fn of_stored(file: &FigureFile) -> Check {
             let lines: Vec<String> = figures
                 .iter()
                 .map(|figures| {
-                    let chosen = chosen(&options, figures, RowsRead::OneTable);
+                    let chosen = chosen(&options, figures, RunRows::OneTable);
                     let MeasurementShape { row_bytes, kernel, gather_threads, up_to_bytes } = figures.shape;
                     let table = ByteSize::from_bytes(up_to_bytes);
                     let source =
                         format!("{kernel}, {gather_threads} gather threads, in {:.1} s", figures.seconds);
                     format!(
                         "rows of {row_bytes} bytes in tables of up to {table}: {}",
-                        described(&chosen, &options, figures, RowsRead::OneTable, &source)
+                        described(&chosen, &options, figures, RunRows::OneTable, &source)
                     )
                 })
                 .collect();
