@@ -48,7 +48,7 @@ pub enum InputMaps {
     Never,
     /// If the types' widths differ, since the first layer has one width for all of them.
     WhereUneven,
-    /// Always, each with a ReLU behind it.
+    /// Always, each followed by a ReLU.
     WithRelu,
 }
 

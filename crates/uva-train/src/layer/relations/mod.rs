@@ -43,7 +43,7 @@ pub(crate) struct RelationNetwork {
 
 /// The state that the backward pass needs, of each layer.
 pub(crate) struct Saved {
-    /// The rows before the maps of inputs, and the state of the ReLU behind; empty if there are none.
+    /// The rows before the maps of inputs, and the state of the ReLU after them; empty if there are none.
     unmapped: Vec<(Tensor, Option<activation::Saved>)>,
     layers: Vec<SavedLayer>,
     /// The target's rows after the last layer, before the map of outputs.
