@@ -1,14 +1,182 @@
-//! The kinds of batches: what the options of a run mean for each.
+//! The kinds of batches: their data, the rows that they read, and what the options of a run mean for each.
 
-use uva_graph::Dataset;
+use std::path::{Path, PathBuf};
+
+use uva_graph::{Dataset, NodeType};
 use uva_options::{OptionError, Options as _};
 use uva_sample::TypedView;
 
 use super::LoaderOptions;
+use super::hop_files::{OpenHopFiles, stored_side_by_side};
 use super::hop_options::HopBatches;
-use super::run_data::RunData;
+use super::hop_run::HopRun;
+use super::reader::{DiskReader, Features, row_file};
 use crate::RuntimeError;
-use crate::backend::{BackendOptions, SamplerChoice};
+use crate::backend::{Backend, BackendOptions, GatherChoice, SamplerChoice};
+
+/// What the batches of a run are made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RunData<'a> {
+    /// Neighbourhoods in the graph of this dataset, and rows of its feature table.
+    Graph(&'a Dataset),
+    /// Neighbourhoods in the typed graph of this dataset, and rows of the tables of its node types.
+    Types(&'a Dataset),
+    /// Rows of a hop set.
+    Hops(HopRun<'a>),
+}
+
+impl<'a> RunData<'a> {
+    /// The data of a run with these options over this dataset.
+    pub fn of(dataset: &'a Dataset, options: &'a LoaderOptions) -> Self {
+        match HopRun::of(dataset, options) {
+            Some(run) => Self::Hops(run),
+            None if dataset.is_homogeneous() => Self::Graph(dataset),
+            None => Self::Types(dataset),
+        }
+    }
+
+    /// The files of rows that the run reads.
+    pub fn row_files(self) -> RowFiles<'a> {
+        match self {
+            Self::Graph(dataset) | Self::Types(dataset) => tables_of(dataset),
+            Self::Hops(run) => tables_of_hops(run),
+        }
+    }
+
+    /// Checks that a run on this backend supports such data.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] naming the option.
+    pub fn check_backend(self, backend: &Backend, features: Features) -> Result<(), RuntimeError> {
+        let Self::Types(_) = self else { return Ok(()) };
+        if backend.gpu_sampler().is_some() {
+            let reason = "not supported for typed graphs yet; give `sampler=cpu`";
+            return Err(OptionError::new("sampler", SamplerChoice::Gpu, reason).into());
+        }
+        if backend.device_slots().is_some_and(|cuda| cuda.gather == GatherChoice::Split) {
+            let reason = "not supported for typed graphs: give `gather=zero-copy` or `gather=dma`";
+            return Err(OptionError::new("gather", GatherChoice::Split, reason).into());
+        }
+        if features == Features::Disk && self.row_files().paths.is_empty() {
+            let reason = "DATA has no feature rows that could be read: no node type has a feat.npy; omit it";
+            return Err(OptionError::new("features", features, reason).into());
+        }
+        Ok(())
+    }
+
+    /// Opens the files of rows with this reader, as a trial: the readers that work, how they read, and those that do
+    /// not work.
+    ///
+    /// # Errors
+    /// See [`row_file`]; [`RuntimeError::Failed`] if there are no rows.
+    pub fn open_rows(self, reader: DiskReader) -> Result<OpenedRows, RuntimeError> {
+        let mut opened = OpenedRows::default();
+        match self {
+            Self::Graph(dataset) | Self::Types(dataset) => {
+                // Each file may be on another file system, and so have another reader.
+                for node_type in types_with_rows(dataset) {
+                    let file = row_file(dataset, node_type, reader)?;
+                    opened.add(file.reader().name(), file.how(), file.passed_over());
+                }
+            }
+            Self::Hops(run) => {
+                let tables = OpenHopFiles::open(run.hops, &run.batches.tables, reader)?;
+                let files = tables.files();
+                opened.add(files.reader().name(), files.how(), files.passed_over());
+            }
+        }
+        match opened.readers.is_empty() {
+            true => Err(RuntimeError::failed("the dataset has no feature table to read from disk")),
+            false => Ok(opened),
+        }
+    }
+
+    /// The file of each table, if cuFile could read their rows; otherwise the reason.
+    pub fn files_for_cufile(self) -> Result<Vec<PathBuf>, &'static str> {
+        let Self::Hops(HopRun { hops, batches }) = self else {
+            return Err("only valid with a hop set, whose runs of rows it copies to a GPU: omit it");
+        };
+        if stored_side_by_side(hops, &batches.tables) {
+            return Err(
+                "not supported for hop sets made with `propagate --layout rows`, whose files interleave the rows of \
+                 several hops: omit it, or propagate with `layout=hops`",
+            );
+        }
+        Ok(batches.tables.iter().map(|table| hops.file(hops.place(*table).array).0.to_owned()).collect())
+    }
+}
+
+/// The files of rows that a run reads.
+#[derive(Default)]
+pub(crate) struct RowFiles<'a> {
+    /// A divided table has no file.
+    pub paths: Vec<&'a Path>,
+    pub bytes: u64,
+    /// Consecutive rows that stay together, if the CPU brings rows to a GPU in such runs; `None` if a gather does.
+    pub chunk: Option<usize>,
+    /// The noun for the rows, in sentences.
+    pub name: &'static str,
+    /// The same with their size.
+    pub sized: String,
+}
+
+/// The readers of some files, each once.
+#[derive(Default)]
+pub(crate) struct OpenedRows {
+    pub readers: Vec<String>,
+    pub how: Vec<String>,
+    pub passed_over: Vec<String>,
+}
+
+impl OpenedRows {
+    fn add(&mut self, reader: &str, how: String, passed_over: &[String]) {
+        add_new(&mut self.readers, reader.to_owned());
+        add_new(&mut self.how, how);
+        passed_over.iter().for_each(|line| add_new(&mut self.passed_over, line.clone()));
+    }
+}
+
+/// Adds a line that is not there yet.
+fn add_new(lines: &mut Vec<String>, line: String) {
+    if !lines.contains(&line) {
+        lines.push(line);
+    }
+}
+
+fn types_with_rows(dataset: &Dataset) -> impl Iterator<Item = NodeType> {
+    dataset.metagraph().types().filter(|of| dataset.rows_file(*of).is_some() && dataset.rows(*of).is_some())
+}
+
+fn tables_of(dataset: &Dataset) -> RowFiles<'_> {
+    let types: Vec<_> = types_with_rows(dataset).collect();
+    let bytes = types.iter().filter_map(|of| Some(dataset.rows(*of)?.bytes.len() as u64)).sum();
+    let (name, sized) = match types.len() {
+        0 | 1 => ("the table", format!("the table of {}", gib(bytes))),
+        several => ("the tables", format!("the sum of {several} tables, {},", gib(bytes))),
+    };
+    let paths = types.iter().filter_map(|of| Some(dataset.rows_file(*of)?.0)).collect();
+    RowFiles { paths, bytes, chunk: None, name, sized }
+}
+
+fn tables_of_hops(run: HopRun<'_>) -> RowFiles<'_> {
+    let (mut paths, mut bytes) = (Vec::new(), 0);
+    let set = run.hops;
+    for table in &run.batches.tables {
+        let place = set.place(*table);
+        let path = set.file(place.array).0;
+        if !paths.contains(&path) {
+            paths.push(path);
+            bytes += (place.stride * set.nodes().len()) as u64;
+        }
+    }
+    let sized = format!("the hop set, of which {} are read,", gib(bytes));
+    RowFiles { paths, bytes, chunk: Some(run.batches.chunk), name: "the hop set", sized }
+}
+
+/// The spelling of a number of bytes in sentences about rows and memory.
+pub(crate) fn gib(bytes: u64) -> String {
+    format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64)
+}
 
 /// A kind of batches.
 trait BatchKind {

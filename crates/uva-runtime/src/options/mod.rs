@@ -3,17 +3,18 @@
 //! | file | holds |
 //! |---|---|
 //! | `loader` | the options of the loader, and the passes of a run |
-//! | `batch_kind`, `run_data` | what the options mean for each kind of batches; the data of batches |
+//! | `batch_kind` | the kinds of batches: their data, the rows that they read, what the options mean for each |
 //! | [`schedule`], `steps` | sequence numbers of batches |
 //! | [`part`] | ranks that divide an epoch |
 //! | [`seed_order`], [`input_nodes`] | the order of the training seeds; nodes in place of a split |
 //! | [`hop_options`], [`hop_run`] | the order in which epochs visit the rows of a hop set, and the places of the rows |
-//! | `reader`, `look_ahead` | the pages of rows in memory, the reader of rows on disk, and its look-ahead |
+//! | `reader`, `hop_files`, `look_ahead` | the pages of rows in memory, the reader of rows on disk, and its look-ahead |
 //! | `checked_files`, [`first_layer`] | files that another process of the run opens again |
 
-mod batch_kind;
+pub(crate) mod batch_kind;
 pub(crate) mod checked_files;
 pub mod first_layer;
+pub(crate) mod hop_files;
 pub mod hop_options;
 pub mod hop_run;
 pub mod input_nodes;
@@ -21,7 +22,6 @@ mod loader;
 pub(crate) mod look_ahead;
 pub mod part;
 pub(crate) mod reader;
-pub(crate) mod run_data;
 pub mod schedule;
 pub mod seed_order;
 mod steps;

@@ -5,10 +5,9 @@
 //! | `run_plan` | options made concrete for a dataset |
 //! | [`topology`] | the stages of a run, their processes, and their resources |
 //! | `page_choice` | the choice between the pages of the mapped file and a copy |
-//! | `feature_choice`, `hop_files` | the choice between rows in memory and on disk, and the reader |
+//! | `feature_choice` | the choice between rows in memory and on disk, and the reader |
 
 pub(crate) mod feature_choice;
-pub(crate) mod hop_files;
 pub(crate) mod page_choice;
 mod run_plan;
 pub mod topology;

@@ -15,13 +15,14 @@ use crate::backend::{Backend, CufileReport, GatherChoice, GpuSlots};
 use crate::control::{CONSUMER, Control};
 use crate::machine;
 use crate::options::Prepare;
+use crate::options::batch_kind::RunData;
 use crate::options::checked_files::CheckedFiles;
 use crate::options::hop_options::HopRowsPlace;
 use crate::options::look_ahead::LookAhead;
 use crate::options::part::Part;
 use crate::options::reader::{DiskReader, Features};
 use crate::options::schedule::{Schedule, ScheduleItem, Turn};
-use crate::plan::feature_choice::{FeatureChoice, files_for_cufile};
+use crate::plan::feature_choice::FeatureChoice;
 use crate::plan::page_choice::PageChoice;
 use crate::sampler::cache::Caches;
 use crate::sampler::presample::{SAMPLES, with_nodes};
@@ -359,7 +360,8 @@ impl RunPlan {
         if !is_left || !from_disk {
             return None;
         }
-        Some((cuda.ordinal, files_for_cufile(dataset, &self.options)?))
+        let files = RunData::of(dataset, &self.options).files_for_cufile().ok()?;
+        Some((cuda.ordinal, files))
     }
 
     /// Determines whether cuFile reads the rows, by the result of a trial.

@@ -9,9 +9,9 @@ use uva_rows::{DiskReads, GatherError, TASK_BYTES, divide, gather_pool};
 use super::host::failed;
 use super::tree::RowTree;
 use crate::RuntimeError;
+use crate::options::hop_files::OpenHopFiles;
 use crate::options::hop_run::HopRun;
 use crate::plan::RunPlan;
-use crate::plan::hop_files::OpenHopFiles;
 
 impl RowTree {
     /// The hop set whose tables are in this tree.

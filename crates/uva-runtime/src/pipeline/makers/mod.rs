@@ -15,7 +15,7 @@ use uva_graph::Dataset;
 use self::graph::GraphMaker;
 use self::hop_set::HopSetMaker;
 use self::maker::BatchMaker;
-use crate::options::run_data::RunData;
+use crate::options::batch_kind::RunData;
 use crate::plan::RunPlan;
 
 pub(crate) use maker::{SampleBatch, SamplerParts, WorkerBatches, WorkerParts};

@@ -13,8 +13,8 @@ use crate::RuntimeError;
 use crate::backend::Backend;
 use crate::feed::rows::RowTree;
 use crate::options::Prepare;
+use crate::options::batch_kind::RunData;
 use crate::options::reader::Features;
-use crate::options::run_data::RunData;
 use crate::plan::RunPlan;
 use crate::sampler::cache::{CacheContents, Caches, summary};
 
