@@ -2,7 +2,7 @@
 
 use super::layer_shape::LayerShape;
 use super::list_attention::{Attended, OfAttended};
-use super::type_rows::TypeRows;
+use super::type_rows::{GradientTypes, TypeRows};
 use crate::TrainError;
 use crate::block::aggregate::Block;
 use crate::layer::folded::{self, folded};
@@ -52,14 +52,15 @@ impl Part {
         Ok([self.of_source.f_select(0, 0)?, self.of_destination.f_select(0, 0)?])
     }
 
-    /// Gradients of the parameters, in their order, and of the rows, from those of what was attended to.
+    /// Gradients of the parameters, in their order, and if needed of the sources' and of the own rows, from those of what
+    /// was attended to.
     fn backward(
         &self,
         (x, own): (&Tensor, &Tensor),
         of: &OfAttended,
         of_bias: &Tensor,
-        input_gradient: bool,
-    ) -> Result<(Vec<Tensor>, Option<[Tensor; 2]>), TrainError> {
+        [needs_sources, needs_own]: [bool; 2],
+    ) -> Result<(Vec<Tensor>, [Option<Tensor>; 2]), TrainError> {
         let ([a, c], [of_sources, of_own]) = (self.vectors()?, self.folded()?);
         let through = |of_scores: &Tensor, rows: &Tensor| of_scores.f_tr()?.f_mm(rows);
         let [of_weight, of_a] = folded::gradients(&self.weight, &a, &through(&of.of_rows, x)?)?;
@@ -70,11 +71,12 @@ impl Part {
             None => vec![of_weight.f_add(&of_own_weight)?],
         };
         of_parameters.extend([of_a.f_unsqueeze(0)?, of_c.f_unsqueeze(0)?, of_bias.shallow_clone()]);
-        if !input_gradient {
-            return Ok((of_parameters, None));
-        }
-        let of_x = of.rows.f_mm(&self.weight)?.f_addmm_(&of.of_rows, &of_sources)?;
-        Ok((of_parameters, Some([of_x, of.of_lists.f_mm(&of_own)?])))
+        let of_x = match needs_sources {
+            true => Some(of.rows.f_mm(&self.weight)?.f_addmm_(&of.of_rows, &of_sources)?),
+            false => None,
+        };
+        let of_own_rows = if needs_own { Some(of.of_lists.f_mm(&of_own)?) } else { None };
+        Ok((of_parameters, [of_x, of_own_rows]))
     }
 }
 
@@ -154,7 +156,7 @@ impl RelationAttention {
         Ok((out, Saved(saved)))
     }
 
-    /// Gradients of the parameters, in their order, and of `x` if requested, from those of the result.
+    /// Gradients of the parameters, in their order, and of the `needed` types of `x`, from those of the result.
     pub(crate) fn backward(
         &self,
         wiring: &LayerWiring,
@@ -162,7 +164,7 @@ impl RelationAttention {
         Saved(saved): &Saved,
         blocks: &[Block<'_>],
         of_out: &TypeRows,
-        input_gradient: bool,
+        needed: &GradientTypes,
     ) -> Result<(Vec<Tensor>, TypeRows), TrainError> {
         let mut of_x = TypeRows::none(x.types());
         let mut of_parts: Vec<Vec<Tensor>> = Vec::new();
@@ -175,11 +177,14 @@ impl RelationAttention {
                 let own = all.f_narrow(0, 0, gradient.size2()?.0)?;
                 let attended = saved[place].as_ref().ok_or_else(no_relation)?;
                 let of_attended = attended.backward(blocks[place].host_lists()?, gradient)?;
-                let (of_part, of_rows) =
-                    part.backward((from, &own), &of_attended, &of_bias, input_gradient)?;
+                let needed = [of.source, of_type].map(|of_type| needed.contain(of_type));
+                let (of_part, [of_from, of_own]) =
+                    part.backward((from, &own), &of_attended, &of_bias, needed)?;
                 of_parts[place] = of_part;
-                if let Some([of_from, of_own]) = of_rows {
+                if let Some(of_from) = of_from {
                     of_x.add(of.source, of_from, from.size2()?.0 as usize)?;
+                }
+                if let Some(of_own) = of_own {
                     of_x.add(of_type, of_own, all.size2()?.0 as usize)?;
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::layer_shape::LayerShape;
 use super::mean_map::{self, RowMap, add_means};
-use super::type_rows::TypeRows;
+use super::type_rows::{GradientTypes, TypeRows};
 use crate::TrainError;
 use crate::block::aggregate::Block;
 use crate::nn::initial::glorot;
@@ -204,14 +204,14 @@ impl RelationConvolution {
         weights.chain(roots).chain(of_roots("bias", |root| &root.bias)).collect()
     }
 
-    /// From rows of sources to rows of destinations. `blocks` are those of the layer's relations. `input_gradient`
-    /// announces that the gradient of `x` will be requested; it affects only the order of sums.
+    /// From rows of sources to rows of destinations. `blocks` are those of the layer's relations. `needed` are the
+    /// types of which the gradients of `x` will be requested; they affect only the order of sums.
     pub(crate) fn forward(
         &self,
         wiring: &LayerWiring,
         x: &TypeRows,
         blocks: &[Block<'_>],
-        input_gradient: bool,
+        needed: &GradientTypes,
     ) -> Result<(TypeRows, Saved), TrainError> {
         let (mut out, mut means) = (TypeRows::none(x.types()), Vec::new());
         means.resize_with(blocks.len(), || None);
@@ -222,14 +222,14 @@ impl RelationConvolution {
             let mut rows = bias.f_addmm(&own, weight)?;
             for (place, of) in wiring.leading_into(of_type) {
                 let (map, from) = (&matrices[place], x.get(of.source)?);
-                (rows, means[place]) = add_means(rows, map, from, &blocks[place], input_gradient)?;
+                (rows, means[place]) = add_means(rows, map, from, &blocks[place], needed.contain(of.source))?;
             }
             out.set(of_type, rows);
         }
         Ok((out, Saved { matrices, means }))
     }
 
-    /// Gradients of the parameters, in their order, and of `x` if requested, from those of the result.
+    /// Gradients of the parameters, in their order, and of the `needed` types of `x`, from those of the result.
     pub(crate) fn backward(
         &self,
         wiring: &LayerWiring,
@@ -237,7 +237,7 @@ impl RelationConvolution {
         Saved { matrices, means }: &Saved,
         blocks: &[Block<'_>],
         of_out: &TypeRows,
-        input_gradient: bool,
+        needed: &GradientTypes,
     ) -> Result<(Vec<Tensor>, TypeRows), TrainError> {
         let mut of_x = TypeRows::none(x.types());
         let mut of_matrices: Vec<Tensor> = matrices.iter().map(|_| Tensor::new()).collect();
@@ -250,15 +250,21 @@ impl RelationConvolution {
                 Some([of_weight, of_bias]) => [of_weight.f_add(&of_root[0])?, of_bias.f_add(&of_root[1])?],
                 None => of_root,
             });
-            if input_gradient {
+            if needed.contain(of_type) {
                 let of_own = gradient.f_mm(&self.roots[root].weight.f_tr()?)?;
                 of_x.add(of_type, of_own, x.get(of_type)?.size2()?.0 as usize)?;
             }
             for (place, of) in wiring.leading_into(of_type) {
                 let (map, from) = (&matrices[place], x.get(of.source)?);
                 let of_means = means[place].as_ref();
-                let (of_matrix, of_rows) =
-                    mean_map::gradients(of_means, map, from, &blocks[place], gradient, input_gradient)?;
+                let (of_matrix, of_rows) = mean_map::gradients(
+                    of_means,
+                    map,
+                    from,
+                    &blocks[place],
+                    gradient,
+                    needed.contain(of.source),
+                )?;
                 of_matrices[place] = of_matrix;
                 if let Some(of_rows) = of_rows {
                     of_x.add(of.source, of_rows, from.size2()?.0 as usize)?;

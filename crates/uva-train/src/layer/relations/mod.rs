@@ -13,7 +13,7 @@ mod type_rows;
 
 use self::layer_shape::LayerShape;
 use self::relation_layer::RelationLayer;
-use self::type_rows::TypeRows;
+use self::type_rows::{GradientTypes, TypeRows};
 use crate::TrainError;
 use crate::block::aggregate::Block;
 use crate::nn::activation::{self, Activation};
@@ -109,9 +109,17 @@ impl RelationNetwork {
         self.trained.get(place).is_some_and(|&trained| trained)
     }
 
-    /// Whether the gradient of the input of layer `number` is needed: for rows that are trained, or parameters before it.
-    fn needs_gradient(&self, number: usize) -> bool {
-        number > 0 || !self.inputs.is_empty() || self.trained.contains(&true)
+    /// The types of which layer `number` has to compute the gradients of its input rows: in the first layer those with
+    /// rows that are trained, unless parameters come before it.
+    fn gradient_types(&self, number: usize) -> GradientTypes {
+        if number > 0 || !self.inputs.is_empty() {
+            return GradientTypes::all(self.types);
+        }
+        let inputs = self.wiring.inputs.iter().zip(&self.trained);
+        GradientTypes::some(
+            self.types,
+            inputs.filter_map(|(&of_type, &is_trained)| is_trained.then_some(of_type)),
+        )
     }
 
     /// The parameters by name, in a fixed order: those of PyG's modules.
@@ -162,7 +170,7 @@ impl RelationNetwork {
         for (number, (layer, wiring)) in self.layers.iter().zip(wirings).enumerate() {
             let (own, rest) = blocks.split_at_checked(wiring.relations.len()).ok_or_else(other_blocks)?;
             blocks = rest;
-            let (mut out, of_layer) = layer.forward(wiring, &x, own, self.needs_gradient(number))?;
+            let (mut out, of_layer) = layer.forward(wiring, &x, own, &self.gradient_types(number))?;
             let mut activated = Vec::new();
             if number + 1 < self.layers.len() {
                 for &of_type in &wiring.destinations {
@@ -206,9 +214,8 @@ impl RelationNetwork {
             let before = blocks.len().checked_sub(wiring.relations.len()).ok_or_else(other_blocks)?;
             let (rest, own) = blocks.split_at(before);
             blocks = rest;
-            let input_gradient = self.needs_gradient(number);
-            let (of_parameters, of_x) =
-                layer.backward(wiring, (x, of_layer), own, &gradients, input_gradient)?;
+            let needed = self.gradient_types(number);
+            let (of_parameters, of_x) = layer.backward(wiring, (x, of_layer), own, &gradients, &needed)?;
             of_layers.push(of_parameters);
             gradients = of_x;
         }

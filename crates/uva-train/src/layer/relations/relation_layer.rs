@@ -5,7 +5,7 @@ use super::convolution::{self, RelationConvolution};
 use super::layer_shape::LayerShape;
 use super::sage::{self, SageRelations};
 use super::transformer::{self, Transformer};
-use super::type_rows::TypeRows;
+use super::type_rows::{GradientTypes, TypeRows};
 use crate::TrainError;
 use crate::block::aggregate::Block;
 use crate::nn::random::SplitMix64;
@@ -56,22 +56,22 @@ impl RelationLayer {
         }
     }
 
-    /// From rows of sources to rows of destinations. `blocks` are those of the layer's relations. `input_gradient`
-    /// announces that the gradient of `x` will be requested; it affects only the order of sums.
+    /// From rows of sources to rows of destinations. `blocks` are those of the layer's relations. `needed` are the
+    /// types of which the gradients of `x` will be requested; they affect only the order of sums.
     pub(crate) fn forward(
         &self,
         wiring: &LayerWiring,
         x: &TypeRows,
         blocks: &[Block<'_>],
-        input_gradient: bool,
+        needed: &GradientTypes,
     ) -> Result<(TypeRows, Saved), TrainError> {
         Ok(match self {
             Self::Sage(layer) => {
-                let (out, saved) = layer.forward(wiring, x, blocks, input_gradient)?;
+                let (out, saved) = layer.forward(wiring, x, blocks, needed)?;
                 (out, Saved::Sage(saved))
             }
             Self::Convolution(layer) => {
-                let (out, saved) = layer.forward(wiring, x, blocks, input_gradient)?;
+                let (out, saved) = layer.forward(wiring, x, blocks, needed)?;
                 (out, Saved::Convolution(saved))
             }
             Self::Attention(layer) => {
@@ -85,24 +85,24 @@ impl RelationLayer {
         })
     }
 
-    /// Gradients of the parameters, in their order, and of `x` if requested, from those of the result.
+    /// Gradients of the parameters, in their order, and of the `needed` types of `x`, from those of the result.
     pub(crate) fn backward(
         &self,
         wiring: &LayerWiring,
         (x, saved): (&TypeRows, &Saved),
         blocks: &[Block<'_>],
         gradients: &TypeRows,
-        input_gradient: bool,
+        needed: &GradientTypes,
     ) -> Result<(Vec<Tensor>, TypeRows), TrainError> {
         match (self, saved) {
             (Self::Sage(layer), Saved::Sage(saved)) => {
-                layer.backward(wiring, x, saved, blocks, gradients, input_gradient)
+                layer.backward(wiring, x, saved, blocks, gradients, needed)
             }
             (Self::Convolution(layer), Saved::Convolution(saved)) => {
-                layer.backward(wiring, x, saved, blocks, gradients, input_gradient)
+                layer.backward(wiring, x, saved, blocks, gradients, needed)
             }
             (Self::Attention(layer), Saved::Attention(saved)) => {
-                layer.backward(wiring, x, saved, blocks, gradients, input_gradient)
+                layer.backward(wiring, x, saved, blocks, gradients, needed)
             }
             (Self::Transformer(layer), Saved::Transformer(saved)) => {
                 layer.backward(wiring, x, saved, blocks, gradients)

@@ -2,7 +2,7 @@
 
 use super::layer_shape::LayerShape;
 use super::mean_map::{self, RowMap, add_means};
-use super::type_rows::TypeRows;
+use super::type_rows::{GradientTypes, TypeRows};
 use crate::TrainError;
 use crate::block::aggregate::Block;
 use crate::nn::initial::{linear_map, linear_weight};
@@ -125,14 +125,14 @@ impl SageRelations {
         (self.is_mean && number > 1).then(|| 1.0 / number as f64)
     }
 
-    /// From rows of sources to rows of destinations. `blocks` are those of the layer's relations. `input_gradient`
-    /// announces that the gradient of `x` will be requested; it affects only the order of sums.
+    /// From rows of sources to rows of destinations. `blocks` are those of the layer's relations. `needed` are the
+    /// types of which the gradients of `x` will be requested; they affect only the order of sums.
     pub(crate) fn forward(
         &self,
         wiring: &LayerWiring,
         x: &TypeRows,
         blocks: &[Block<'_>],
-        input_gradient: bool,
+        needed: &GradientTypes,
     ) -> Result<(TypeRows, Saved), TrainError> {
         let (mut out, mut saved) = (TypeRows::none(x.types()), Vec::new());
         saved.resize_with(blocks.len(), || None);
@@ -150,7 +150,8 @@ impl SageRelations {
             };
             for (place, of) in wiring.leading_into(of_type) {
                 let (weight, from) = (&self.maps[place].weight, x.get(of.source)?);
-                (rows, saved[place]) = add_means(rows, weight, from, &blocks[place], input_gradient)?;
+                (rows, saved[place]) =
+                    add_means(rows, weight, from, &blocks[place], needed.contain(of.source))?;
             }
             if let Some(share) = self.share(wiring, of_type) {
                 rows = rows.f_mul_scalar_(share)?;
@@ -163,7 +164,7 @@ impl SageRelations {
         Ok((out, Saved(saved)))
     }
 
-    /// Gradients of the parameters, in their order, and of `x` if requested, from those of the result.
+    /// Gradients of the parameters, in their order, and of the `needed` types of `x`, from those of the result.
     pub(crate) fn backward(
         &self,
         wiring: &LayerWiring,
@@ -171,7 +172,7 @@ impl SageRelations {
         Saved(saved): &Saved,
         blocks: &[Block<'_>],
         gradients: &TypeRows,
-        input_gradient: bool,
+        needed: &GradientTypes,
     ) -> Result<(Vec<Tensor>, TypeRows), TrainError> {
         let mut of_x = TypeRows::none(x.types());
         let mut of_maps: Vec<Vec<Tensor>> = Vec::new();
@@ -190,7 +191,7 @@ impl SageRelations {
             let of_root = match self.summed_root(wiring, of_type)? {
                 Some(root) => {
                     let all = x.get(of_type)?;
-                    if input_gradient {
+                    if needed.contain(of_type) {
                         of_x.add(of_type, gradient.f_mm(&root)?, all.size2()?.0 as usize)?;
                     }
                     Some(transposed.f_mm(&all.f_narrow(0, 0, count)?)?)
@@ -200,8 +201,14 @@ impl SageRelations {
             for (place, of) in wiring.leading_into(of_type) {
                 let (weight, from) = (&self.maps[place].weight, x.get(of.source)?);
                 let means = saved[place].as_ref();
-                let (of_weight, of_rows) =
-                    mean_map::gradients(means, weight, from, &blocks[place], &gradient, input_gradient)?;
+                let (of_weight, of_rows) = mean_map::gradients(
+                    means,
+                    weight,
+                    from,
+                    &blocks[place],
+                    &gradient,
+                    needed.contain(of.source),
+                )?;
                 if let Some(of_rows) = of_rows {
                     of_x.add(of.source, of_rows, from.size2()?.0 as usize)?;
                 }
@@ -211,7 +218,7 @@ impl SageRelations {
             if let Some((_, map)) = self.roots.get(number) {
                 let all = x.get(of_type)?;
                 let own = all.f_narrow(0, 0, count)?;
-                let (of_root, of_own) = map.backward(&own, whole, input_gradient)?;
+                let (of_root, of_own) = map.backward(&own, whole, needed.contain(of_type))?;
                 of_roots.extend(of_root);
                 if let Some(of_own) = of_own {
                     of_x.add(of_type, of_own, all.size2()?.0 as usize)?;

@@ -44,6 +44,27 @@ impl TypeRows {
     }
 }
 
+/// The types of rows whose gradients are needed.
+pub(crate) struct GradientTypes(Vec<bool>);
+
+impl GradientTypes {
+    /// All types.
+    pub(crate) fn all(types: usize) -> Self {
+        Self(vec![true; types])
+    }
+
+    /// These types of `types`.
+    pub(crate) fn some(types: usize, needed: impl Iterator<Item = usize>) -> Self {
+        let mut found = vec![false; types];
+        needed.for_each(|of_type| found[of_type] = true);
+        Self(found)
+    }
+
+    pub(crate) fn contain(&self, of_type: usize) -> bool {
+        self.0.get(of_type).is_some_and(|&needed| needed)
+    }
+}
+
 fn no_rows(of_type: usize) -> TrainError {
     TrainError::Input(format!("node type {of_type} has no rows where the model reads them"))
 }
