@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def cpu_seconds():
-    """Seconds of CPU time that the whole machine has spent at work since it started."""
-    fields = [int(field) for field in open("/proc/stat").readline().split()[1:8]]
+    """Seconds of CPU time that the whole machine has spent at work since it started, and that its host has taken from it."""
+    fields = [int(field) for field in open("/proc/stat").readline().split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 

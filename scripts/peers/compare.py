@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Measures uvatrain compared with DGL, GraphBolt, PyG, pyg-lib, Kumo, numpy and torch, and writes docs/results/peers.json.
+"""Measures uvatrain compared with DGL, GraphBolt, PyG over pyg-lib, Kumo, numpy and torch, and writes docs/results/peers.json.
 
     scripts/peers/compare.sh [options]      gets the peers, builds, makes the graphs, and then runs this
     scripts/peers/compare.py --check FILE   works figures and ratios out again from a file's rounds, compares them with
                                             what FILE says, and prints the tables; measures nothing
 
 Sections: neighbour sampling alone, the gather of feature rows alone, both end to end (loading), and GraphSAGE epochs
-(training); of a typed graph typed-sampling, and typed-loading with rows of three types; formats, which samples one
-graph as format 1 and as format 2 with one relation. A cell is a section on a graph with its fanouts on a number of
+(training); of a typed graph typed-sampling, typed-loading with rows of three types, and epochs of R-SAGE and R-GAT with
+trained rows of the fourth type (typed-rsage, typed-rgat); formats, which samples one graph as format 1 and as format 2
+with one relation. A cell is a section on a graph with its fanouts on a number of
 cores, to which every process is pinned. Within a cell the peers' processes stay, and every round measures each
 contender for a few seconds, every other round in reverse order, so that a slow minute falls on all of them. What other
 processes used of the machine is measured with each; what was disturbed is measured again, for some rounds, and marked
@@ -27,7 +28,7 @@ sys.path[:0] = [str(ROOT / "scripts/measure"), str(ROOT / "scripts/peers")]
 from host import cpu_seconds  # noqa: E402
 from watched import machine  # noqa: E402
 from graphs import npy_shape, prepare, with_types  # noqa: E402
-from report import FOREIGN, SECTIONS, figure, markdown, ratios, summarise, title  # noqa: E402
+from report import FOREIGN, SECTIONS, TRAINING, figure, markdown, ratios, summarise, title  # noqa: E402
 from runtimes import Failed, Program, Worker  # noqa: E402
 
 ABOUT = "Made by scripts/peers/compare.sh; docs/reference/results.md shows it."
@@ -39,13 +40,15 @@ GATHER_BYTES = 40_000_000
 FULL = {"rounds": 4, "retries": 2, "seconds": 2.0, "training_rounds": 2, "training_seconds": 25, "epochs": 3,
         "typed_fanouts": [[10, 10], [25, 20]],
         "cells": {"sampling": ["small", "medium"], "gather": ["small", "medium"], "loading": ["small", "medium"],
-                  "training": ["small"], "typed-sampling": ["mag"], "typed-loading": ["mag"], "formats": ["small"]}}
+                  "training": ["small"], "typed-sampling": ["mag"], "typed-loading": ["mag"], "typed-rsage": ["mag"],
+                  "typed-rgat": ["mag"], "formats": ["small"]}}
 QUICK = {"rounds": 2, "retries": 1, "seconds": 0.7, "training_rounds": 1, "training_seconds": 1, "epochs": 1,
          "typed_fanouts": [[10, 10]],
          "cells": {"sampling": ["medium"], "gather": ["medium"], "loading": ["medium"], "training": ["small"],
-                   "typed-sampling": ["mag"], "typed-loading": ["mag"], "formats": ["small"]}}
+                   "typed-sampling": ["mag"], "typed-loading": ["mag"], "typed-rsage": ["mag"], "typed-rgat": ["mag"],
+                   "formats": ["small"]}}
 # Whose python runs a runtime's worker; all but these are of `arrays`.
-PEERS = {"DGL": "dgl", "GraphBolt": "graphbolt", "PyG": "pyg", "pyg-lib": "pyg-lib", "Kumo": "kumo", "uvatrain": "uvatrain"}
+PEERS = {"DGL": "dgl", "GraphBolt": "graphbolt", "pyg-lib": "pyg-lib", "Kumo": "kumo", "uvatrain": "uvatrain"}
 
 
 def contenders(section, cores, quick):
@@ -54,8 +57,7 @@ def contenders(section, cores, quick):
     dgl32 = ("dgl_worker.py", ("--library", "dgl", "--ids", "int32"))
     bolt32 = ("dgl_worker.py", ("--library", "graphbolt", "--ids", "int32"))
     bolt64 = ("dgl_worker.py", ("--library", "graphbolt", "--ids", "int64"))
-    pyg = ("pyg_worker.py", ())
-    pyg_lib = ("pyg_worker.py", ("--library", "pyg-lib"))
+    pyg_lib = ("pyg_worker.py", ())
     arrays = ("arrays_worker.py", ())
     found = []
 
@@ -63,7 +65,7 @@ def contenders(section, cores, quick):
         name = f"{runtime}, {way}" if way else runtime
         found.append({"name": name, "runtime": runtime, "way": way, "worker": worker and (*worker, variables or {}),
                       "request": {"operation": operation, **request}})
-        if section == "typed-loading":
+        if section in ("typed-loading", "typed-rsage", "typed-rgat"):
             # Whose lists a hop reads: what peers do, and uvatrain as is wanted.
             found[-1]["expand"] = request.get("expand", "all" if runtime in ("DGL", "GraphBolt") else "new")
 
@@ -78,7 +80,6 @@ def contenders(section, cores, quick):
             add("GraphBolt", "int64", bolt64)
         for workers in (0, cores) if several else (0,):
             way = f"{workers} loader processes" if workers else ""
-            add("PyG", way, pyg, workers=workers)
             add("pyg-lib", way, pyg_lib, workers=workers)
     elif section == "gather":
         add("uvatrain", bytes=GATHER_BYTES)
@@ -101,7 +102,6 @@ def contenders(section, cores, quick):
                 if not several and not quick:
                     add("DGL", ", ".join(["int32", *more]), dgl32, variables, workers=workers)
                 add("GraphBolt", ", ".join(more), bolt32, variables, workers=workers)
-                add("PyG", ", ".join(more), pyg, variables, workers=workers)
                 add("pyg-lib", ", ".join(more), pyg_lib, variables, workers=workers)
     elif section == "typed-sampling":
         add("uvatrain", operation="sampling")
@@ -112,7 +112,6 @@ def contenders(section, cores, quick):
             add("GraphBolt", "int64", bolt64, operation="sampling")
         for workers in (0, cores) if several else (0,):
             way = f"{workers} loader processes" if workers else ""
-            add("PyG", way, pyg, operation="sampling", workers=workers)
             add("pyg-lib", way, pyg_lib, operation="sampling", workers=workers)
         add("Kumo", "", ("kumo_worker.py", ()), operation="sampling")
     elif section == "typed-loading":
@@ -130,8 +129,17 @@ def contenders(section, cores, quick):
                 add("DGL", ", ".join(["int64", *more]), dgl64, variables, "loading", workers=workers)
                 if not quick:
                     add("DGL", ", ".join(["int32", *more]), dgl32, variables, "loading", workers=workers)
-                    add("PyG", ", ".join(more), pyg, variables, "loading", workers=workers)
                 add("pyg-lib", ", ".join(more), pyg_lib, variables, "loading", workers=workers)
+    elif section in ("typed-rsage", "typed-rgat"):
+        model = section.removeprefix("typed-")
+        for expand, way in (("all", ""), ("new", "new nodes")):
+            for threads in range(1, cores + 1):
+                more = [f"{threads} training thread{'s' * (threads > 1)}"] * several + [way] * bool(way)
+                add("uvatrain", ", ".join(more), operation="training", train_threads=threads, model=model, expand=expand)
+        for workers in (0, 1) if several else (0,):
+            way = "1 loader process" * workers
+            add("DGL", way, dgl64, operation="training", workers=workers, model=model)
+            add("pyg-lib", way, pyg_lib, operation="training", workers=workers, model=model)
     elif section == "formats":
         add("format 1", operation="sampling")
         add("uvatrain", "format 2", operation="sampling", graph="-typed")
@@ -142,7 +150,6 @@ def contenders(section, cores, quick):
             way = "1 loader process" * workers
             add("DGL", way, dgl64, workers=workers)
             add("GraphBolt", way, bolt32, workers=workers)
-            add("PyG", way, pyg, workers=workers)
             add("pyg-lib", way, pyg_lib, workers=workers)
     return found
 
@@ -212,9 +219,9 @@ class Session:
 
     def __init__(self, arguments, plan):
         self.arguments, self.plan, self.quiet = arguments, plan, Quiet(arguments.wait)
-        self.pythons = {"dgl": arguments.dgl_python, "graphbolt": arguments.dgl_python, "pyg": arguments.pyg_python,
+        self.pythons = {"dgl": arguments.dgl_python, "graphbolt": arguments.dgl_python,
                         "pyg-lib": arguments.pyg_lib_python, "kumo": arguments.kumo_python,
-                        "arrays": arguments.dgl_python or arguments.pyg_python, "uvatrain": arguments.uvatrain_python}
+                        "arrays": arguments.dgl_python or arguments.pyg_lib_python, "uvatrain": arguments.uvatrain_python}
         self.versions, self.checks = {}, []
 
     def taking_part(self, section, cores):
@@ -230,9 +237,9 @@ class Session:
         """Measures one cell."""
         path = self.arguments.work / graph
         pinned = sorted(os.sched_getaffinity(0))[:cores]
-        training = section == "training"
+        training = section in TRAINING
         batch_size = self.arguments.batch_size or (1024 if section.startswith("typed") else 1000)
-        common = {"fanouts": fanouts, "batch_size": batch_size, "hidden": 128, "rate": 3e-3, "epochs": self.plan["epochs"],
+        common = {"fanouts": fanouts, "batch_size": batch_size, "hidden": 128, "heads": 4, "rate": 3e-3, "epochs": self.plan["epochs"],
                   "workers": 0, "seconds": self.plan["training_seconds" if training else "seconds"],
                   "epoch_batches": npy_shape(next(path.rglob("train_idx.npy")))[0] // batch_size}
         taking_part = self.taking_part(section, cores)
@@ -283,7 +290,7 @@ class Session:
         """Waits for a runtime, and has it show a batch; who fails in either takes no part."""
         try:
             self.versions.update(runtime.ready())
-            if section not in ("gather", "training"):
+            if section != "gather" and section not in TRAINING:
                 seen = runtime.measure({**common, **of_it[0]["request"], "operation": "check", "batch_size": 100})
                 # Fanouts where the section has several.
                 more = {"fanouts": common["fanouts"]} if section.startswith("typed") else {}
@@ -330,7 +337,7 @@ def check(path, pages):
 
 def fanouts_of(section, arguments, plan):
     """The fanouts of a section's cells."""
-    if section == "training":
+    if section in TRAINING:
         return [[10, 10]]
     if arguments.fanouts:
         return [arguments.fanouts]
@@ -348,7 +355,6 @@ def main():
                         help="a page whose tables --check compares")
     parser.add_argument("--uvatrain", type=Path, default=ROOT / "target/release/uvatrain")
     parser.add_argument("--dgl-python", type=Path, help="the python that imports dgl")
-    parser.add_argument("--pyg-python", type=Path, help="the python that imports torch_geometric and torch_sparse")
     parser.add_argument("--pyg-lib-python", type=Path, help="the python that imports torch_geometric and pyg_lib")
     parser.add_argument("--uvatrain-python", type=Path, help="a python that imports uvatrain: its loader takes part as well")
     parser.add_argument("--kumo-python", type=Path, help="the python that imports kumo_relational_engine")

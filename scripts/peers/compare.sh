@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares uvatrain with DGL, GraphBolt, PyG, pyg-lib, Kumo, numpy and torch, interleaved on the same cores: neighbour sampling, the
+# Compares uvatrain with DGL, GraphBolt, PyG over pyg-lib, Kumo, numpy and torch, interleaved on the same cores: sampling, the
 # gather of feature rows, both end to end, GraphSAGE epochs, and typed graphs. Gets the peers (scripts/peers/environment.sh:
 # 8 GB in the cache folder, the first time only), builds, makes the graphs, measures, writes docs/results/peers.json and prints
 # the tables that docs/reference/results.md has. About an hour on two cores, and nothing else should be running meanwhile.
@@ -25,7 +25,7 @@ say() { printf 'peers: %s\n' "$*" >&2; }
 asked=" $* "
 [[ $asked == *" --help "* || $asked == *" -h "* ]] && exec python3 -B scripts/peers/compare.py --help
 # Installs only the peers of --peers.
-peers=,arrays,dgl,graphbolt,pyg,pyg-lib,kumo,
+peers=,arrays,dgl,graphbolt,pyg-lib,kumo,
 [[ $asked =~ \ --peers[=\ ]([^ ]*) ]] && peers=,${BASH_REMATCH[1]},
 sections=,sampling,
 [[ $asked =~ \ --only[=\ ]([^ ]*) ]] && sections=,${BASH_REMATCH[1]},
@@ -42,7 +42,7 @@ get() {
   rm -f "$said"
 }
 if [[ $peers == *,dgl,* || $peers == *,graphbolt,* || $peers == *,arrays,* ]]; then get dgl; fi
-for peer in pyg pyg-lib kumo; do
+for peer in pyg-lib kumo; do
   if [[ $peers == *,$peer,* ]]; then get "$peer"; fi
 done
 

@@ -26,6 +26,7 @@ from worker import (  # noqa: E402
     seeds_of,
     serve,
     trained,
+    trained_typed,
 )
 
 
@@ -172,7 +173,7 @@ class TypedDgl:
         self.graph = dgl.heterograph(edges, self.typed.nodes)
         self.seeds = torch.from_numpy(self.typed.seeds(width))
         self.fused = arguments.ids == "int64"
-        if arguments.section == "typed-loading":
+        if arguments.section != "typed-sampling":
             self.rows = self.typed.rows()
             for kind, rows in self.rows.items():
                 self.graph.nodes[kind].data["feat"] = torch.from_numpy(rows)
@@ -190,10 +191,10 @@ class TypedDgl:
 
         return measured(request, step)
 
-    def loader(self, request):
+    def loader(self, request, shuffle=False):
         sampler = self.sampler(request, prefetch_node_feats={kind: ["feat"] for kind in self.rows},
                                prefetch_labels={self.typed.target: ["label"]})
-        return dgl.dataloading.DataLoader(self.graph, {self.typed.target: self.seeds}, sampler, shuffle=False,
+        return dgl.dataloading.DataLoader(self.graph, {self.typed.target: self.seeds}, sampler, shuffle=shuffle,
                                           batch_size=request["batch_size"], drop_last=True, num_workers=request["workers"])
 
     def count(self, batch):
@@ -220,6 +221,42 @@ class TypedDgl:
             for kind in self.rows:
                 check_rows(self.arguments, nodes[kind], blocks[0].srcnodes[kind].data["feat"], f"nodes/{kind}/feat")
         return found
+
+
+    def training(self, request):
+        """`HeteroGraphConv` of `SAGEConv`, or of `GATConv` and a last map, for what the target's rows depend on."""
+        from dgl.nn import GATConv, HeteroGraphConv, SAGEConv
+
+        torch.manual_seed(request["seed"])
+        typed, hidden, count = self.typed, request["hidden"], len(request["fanouts"])
+        classes, attends, heads = int(typed.label().max()) + 1, request["model"] == "rgat", request["heads"]
+        widths, layers = {kind: self.rows[kind].shape[1] if kind in self.rows else hidden for kind in typed.nodes}, []
+        made = []
+        for number, relations in enumerate(typed.relations_of_layers(count)):
+            width = hidden if attends or number + 1 < count else classes
+            made.append({of[2] for of in relations})
+            layers.append(HeteroGraphConv({
+                of: GATConv((widths[of[0]], widths[of[2]]), width // heads, heads, allow_zero_in_degree=True) if attends
+                else SAGEConv((widths[of[0]], widths[of[2]]), width, "mean") for of in relations}, aggregate="sum"))
+            widths = dict.fromkeys(widths, width)
+        layers = torch.nn.ModuleList([*layers, *[torch.nn.Linear(hidden, classes)] * attends])
+
+        def step(batch, embedded):
+            nodes, _, blocks = batch
+            x = {kind: blocks[0].srcnodes[kind].data["feat"] if kind in self.rows else embedded(kind, nodes[kind])
+                 for kind in typed.nodes}
+            for number, (layer, block) in enumerate(zip(layers, blocks)):
+                own = {kind: x[kind][: block.num_dst_nodes(kind)] for kind in made[number]}
+                x = layer(block, (x, own))
+                if attends:
+                    x = {kind: rows.flatten(1) for kind, rows in x.items()}
+                if number + 1 < count:
+                    x = {kind: F.leaky_relu(rows) if attends else rows.relu() for kind, rows in x.items()}
+            out = x[typed.target]
+            label = blocks[-1].dstnodes[typed.target].data["label"]
+            return F.cross_entropy(layers[count](out) if attends else out, label)
+
+        return trained_typed(request, typed, layers, self.loader(request, shuffle=True), step)
 
 
 class TypedGraphBolt:
@@ -327,7 +364,7 @@ def make(arguments):
         "check": library.check,
         "sampling": library.sampling,
         "loading": lambda request: drained(request, lambda: library.loader(request), library.count, request["workers"]),
-        "training": training(library),
+        "training": getattr(library, "training", None) or training(library),
     }, versions
 
 

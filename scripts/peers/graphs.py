@@ -54,10 +54,15 @@ def prepare(source, folder):
 
 def prepare_typed(source, folder):
     """A typed dataset with rows of three types: those of the target, and of the two largest types without any, which get
-    random ones of the same width."""
+    random ones of the same width. It has nothing to validate and nothing to test."""
     meta = json.loads((source / "meta.json").read_text())
     for path in [*source.glob("nodes/*/*.npy"), *source.glob("edges/*/*.npy")]:
         link(path, folder / path.relative_to(source))
+    for split in ("valid", "test"):
+        path = folder / "nodes" / meta["target"] / f"{split}_idx.npy"
+        # The file of the source may be the same one.
+        path.unlink(missing_ok=True)
+        path.write_bytes(npy_head("<i8", [0]))
     width = npy_shape(source / "nodes" / meta["target"] / "feat.npy")[1]
     bare = [of for of in meta["nodes"] if not (source / "nodes" / of["type"] / "feat.npy").exists()]
     for of in sorted(bare, key=lambda of: -of["num"])[:2]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyG over torch-sparse, or over pyg-lib (--library pyg-lib). See worker.py.
+"""PyG over pyg-lib. See worker.py.
 
 PyG's samplers use one thread and keep the interpreter's lock: what it does on several cores is loader processes. Only
 pyg-lib's typed sampler has threads, one for the relations into each type.
@@ -9,12 +9,14 @@ import warnings
 warnings.filterwarnings("ignore")
 
 import numpy as np  # noqa: E402
+import pyg_lib  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 import torch_geometric  # noqa: E402
 from torch_geometric.data import Data, HeteroData  # noqa: E402
 from torch_geometric.loader import NeighborLoader  # noqa: E402
-from torch_geometric.nn import SAGEConv  # noqa: E402
+from torch_geometric.nn import GATConv, HeteroConv, SAGEConv  # noqa: E402
+from torch_geometric.utils import trim_to_layer  # noqa: E402
 
 from worker import (  # noqa: E402
     Batches,
@@ -29,6 +31,7 @@ from worker import (  # noqa: E402
     seeds_of,
     serve,
     trained,
+    trained_typed,
 )
 
 
@@ -69,14 +72,8 @@ class Pyg:
 
     def sample(self, request, seeds):
         """Nodes, and of the edges sources and destinations."""
-        if self.arguments.library == "pyg-lib":
-            import pyg_lib
-
-            rows, columns, nodes, *_ = pyg_lib.sampler.neighbor_sample(self.indptr, self.indices, seeds,
-                                                                       request["fanouts"], csc=True)
-            return nodes, rows, columns
-        nodes, rows, columns, _ = torch.ops.torch_sparse.neighbor_sample(self.indptr, self.indices, seeds,
-                                                                        request["fanouts"], False, True)
+        rows, columns, nodes, *_ = pyg_lib.sampler.neighbor_sample(self.indptr, self.indices, seeds, request["fanouts"],
+                                                                   csc=True)
         return nodes, rows, columns
 
     def sampling(self, request):
@@ -141,7 +138,7 @@ class TypedPyg:
         self.seeds = torch.from_numpy(self.typed.seeds())
         self.lists = {relation: [torch.from_numpy(array) for array in self.typed.lists(relation, np.int64)]
                       for relation in self.typed.relations}
-        if arguments.section == "typed-loading":
+        if arguments.section != "typed-sampling":
             self.rows, self.data = self.typed.rows(), HeteroData()
             for kind, count in self.typed.nodes.items():
                 self.data[kind].num_nodes = count
@@ -154,21 +151,11 @@ class TypedPyg:
 
     def sample(self, request, seeds):
         """Nodes by type, and of the edges of each relation sources and destinations."""
-        kinds, relations, target = list(self.typed.nodes), self.typed.relations, self.typed.target
-        if self.arguments.library == "pyg-lib":
-            import pyg_lib
-
-            sources, destinations, nodes, *_ = pyg_lib.sampler.hetero_neighbor_sample(
-                {relation: lists[0] for relation, lists in self.lists.items()},
-                {relation: lists[1] for relation, lists in self.lists.items()}, {target: seeds},
-                dict.fromkeys(relations, request["fanouts"]), csc=True)
-            return nodes, sources, destinations
-        names = {"__".join(relation): relation for relation in relations}
-        nodes, sources, destinations, _ = torch.ops.torch_sparse.hetero_neighbor_sample(
-            kinds, relations, {name: self.lists[relation][0] for name, relation in names.items()},
-            {name: self.lists[relation][1] for name, relation in names.items()}, {target: seeds},
-            dict.fromkeys(names, request["fanouts"]), len(request["fanouts"]), False, True)
-        return nodes, *({relation: of[name] for name, relation in names.items()} for of in (sources, destinations))
+        sources, destinations, nodes, *_ = pyg_lib.sampler.hetero_neighbor_sample(
+            {relation: lists[0] for relation, lists in self.lists.items()},
+            {relation: lists[1] for relation, lists in self.lists.items()}, {self.typed.target: seeds},
+            dict.fromkeys(self.typed.relations, request["fanouts"]), csc=True)
+        return nodes, sources, destinations
 
     def sampling(self, request):
         def count(of):
@@ -176,9 +163,9 @@ class TypedPyg:
 
         return sampled(request, Batches(self.seeds, request["batch_size"]), self.sample, count)
 
-    def loader(self, request):
+    def loader(self, request, shuffle=False):
         return NeighborLoader(self.data, num_neighbors=request["fanouts"], input_nodes=(self.typed.target, self.seeds),
-                              batch_size=request["batch_size"], shuffle=False, drop_last=True, is_sorted=True,
+                              batch_size=request["batch_size"], shuffle=shuffle, drop_last=True, is_sorted=True,
                               num_workers=request["workers"])
 
     def count(self, batch):
@@ -205,25 +192,47 @@ class TypedPyg:
         return check_typed(self.typed, seeds, request["fanouts"], hops, "new")
 
 
+    def training(self, request):
+        """`HeteroConv` of `SAGEConv`, or of `GATConv` and a last map. Each layer computes what the later ones read
+        (`trim_to_layer`), and the last one rows of the target alone."""
+        torch.manual_seed(request["seed"])
+        typed, hidden, count = self.typed, request["hidden"], len(request["fanouts"])
+        classes, attends = int(self.data[typed.target].y.max()) + 1, request["model"] == "rgat"
+        widths, layers = {kind: self.rows[kind].shape[1] if kind in self.rows else hidden for kind in typed.nodes}, []
+        for number, relations in enumerate(typed.relations_of_layers(count)):
+            width = hidden if attends or number + 1 < count else classes
+            heads = request["heads"]
+            layers.append(HeteroConv({
+                of: GATConv((widths[of[0]], widths[of[2]]), width // heads, heads, add_self_loops=False) if attends
+                else SAGEConv((widths[of[0]], widths[of[2]]), width) for of in relations}, aggr="sum"))
+            widths = dict.fromkeys(widths, width)
+        layers = torch.nn.ModuleList([*layers, *[torch.nn.Linear(hidden, classes)] * attends])
+
+        def step(batch, embedded):
+            x = {kind: batch[kind].x if kind in self.rows else embedded(kind, batch[kind].n_id) for kind in typed.nodes}
+            edges = batch.edge_index_dict
+            for number, layer in enumerate(layers[:count]):
+                x, edges, _ = trim_to_layer(number, batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict, x, edges)
+                x = layer(x, {of: edges[of] for of in map(tuple, layer.convs.keys())})
+                if number + 1 < count:
+                    x = {kind: F.leaky_relu(rows) if attends else rows.relu() for kind, rows in x.items()}
+            out = x[typed.target][: batch[typed.target].batch_size]
+            return F.cross_entropy(layers[count](out) if attends else out, batch[typed.target].y[: len(out)])
+
+        return trained_typed(request, typed, layers, self.loader(request, shuffle=True), step)
+
+
 def make(arguments):
     torch.set_num_threads(arguments.threads)
-    versions = {"torch_geometric": torch_geometric.__version__, "torch": torch.__version__}
-    if arguments.library == "pyg-lib":
-        import pyg_lib
-
-        assert torch_geometric.typing.WITH_PYG_LIB, "sampling would be torch-sparse's"
-        versions["pyg_lib"] = pyg_lib.__version__
-    else:
-        import torch_sparse
-
-        assert not torch_geometric.typing.WITH_PYG_LIB, "sampling would be pyg-lib's"
-        versions["torch_sparse"] = torch_sparse.__version__
+    assert torch_geometric.typing.WITH_PYG_LIB, "sampling would be torch-sparse's"
+    versions = {"torch_geometric": torch_geometric.__version__, "torch": torch.__version__, "pyg_lib": pyg_lib.__version__}
     if arguments.section.startswith("typed"):
         pyg = TypedPyg(arguments)
         return {
             "check": pyg.check,
             "sampling": pyg.sampling,
             "loading": lambda request: drained(request, lambda: pyg.loader(request), pyg.count, request["workers"]),
+            "training": pyg.training,
         }, versions
     pyg = Pyg(arguments)
     return {

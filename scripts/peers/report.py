@@ -13,10 +13,14 @@ SECTIONS = {
     "training": ("seconds an epoch", False),
     "typed-sampling": ("million edges/s", True),
     "typed-loading": ("batches/s", True),
+    "typed-rsage": ("seconds an epoch", False),
+    "typed-rgat": ("seconds an epoch", False),
     "formats": ("milliseconds a batch", False),
 }
+# Sections that train, whose figure is an epoch.
+TRAINING = ("training", "typed-rsage", "typed-rgat")
 # Sections of format 2, where uvatrain is compared with each of the others.
-TYPED = ("typed-sampling", "typed-loading", "formats")
+TYPED = ("typed-sampling", "typed-loading", "typed-rsage", "typed-rgat", "formats")
 
 
 def figure(section, record):
@@ -149,14 +153,14 @@ def fastest(cells):
 
 def losses(results):
     """Lines of Markdown: the training loss of each epoch, side by side."""
-    cells = [cell for cell in results["cells"] if cell["section"] == "training"]
+    cells = [cell for cell in results["cells"] if cell["section"] in TRAINING]
     lines = []
     for cell in cells:
         for contender in cell["contenders"]:
             if contender["rounds"]:
                 falling = " ".join(f"{loss:.3f}" for loss in contender["rounds"][0]["losses"])
-                lines.append(f"| {cell['graph']}, {cell['cores']} | {contender['name']} | {falling} |")
-    return ["| graph, cores | runtime | loss, epoch by epoch |", "|---|---|---|", *lines] if lines else []
+                lines.append(f"| {cell['section']}, {cell['graph']}, {cell['cores']} | {contender['name']} | {falling} |")
+    return ["| section, graph, cores | runtime | loss, epoch by epoch |", "|---|---|---|", *lines] if lines else []
 
 
 def ratios(results):

@@ -170,9 +170,12 @@ class Program:
     def training(self, request):
         with tempfile.TemporaryDirectory() as folder:
             metrics = Path(folder) / "run.jsonl"
-            self._run("train", self.graph, "--model", "sage", "--hidden", request["hidden"], "--dropout", 0, "--fanouts",
-                      words(request["fanouts"]), "--batch-size", request["batch_size"], "--drop-last", "--lr",
-                      request["rate"], "--epochs", 1 + request["epochs"], "--train-threads", request["train_threads"],
+            model = request.get("model", "sage")
+            more = ["--heads", request["heads"]] if model == "rgat" else []
+            more += ["--expand", request["expand"]] if "expand" in request else []
+            self._run("train", self.graph, "--model", model, *more, "--hidden", request["hidden"], "--dropout", 0,
+                      "--fanouts", words(request["fanouts"]), "--batch-size", request["batch_size"], "--drop-last",
+                      "--lr", request["rate"], "--epochs", 1 + request["epochs"], "--train-threads", request["train_threads"],
                       "--samplers", 1, "--device", "cpu", "--seed", request["seed"], "--metrics", metrics)
             epochs = [json.loads(line) for line in open(metrics)]
         epochs = [line for line in epochs if line["event"] == "epoch"]

@@ -87,6 +87,15 @@ class Typed:
                 if os.path.exists(os.path.join(self.arguments.graph, f"nodes/{kind}/feat.npy"))}
 
 
+    def relations_of_layers(self, layers):
+        """The relations on which the target's rows depend, by layer, the first layer first."""
+        found, read = [], {self.target}
+        for _ in range(layers):
+            found.insert(0, [of for of in self.relations if of[2] in read])
+            read |= {of[0] for of in found[0]}
+        return found
+
+
 class Batches:
     """Seeds in batches, going round when they end; an epoch's last, shorter batch is left out."""
 
@@ -161,6 +170,30 @@ def trained(request, loader, step):
         since, losses = time.perf_counter(), [step(batch) for batch in loader]
         epochs.append({"seconds": time.perf_counter() - since, "loss": float(np.mean(losses)), "batches": len(losses)})
     return epochs_record(epochs)
+
+
+def trained_typed(request, typed, layers, loader, step):
+    """The same for a typed graph. `layers` hold the parameters; step(batch, embedded) returns the loss of a batch, of which
+    embedded(type, nodes) has the trained rows of a type without features."""
+    import torch
+
+    tables = {kind: torch.nn.Embedding(count, request["hidden"], sparse=True) for kind, count in typed.nodes.items()
+              if kind not in typed.rows()}
+    for table in tables.values():
+        torch.nn.init.xavier_uniform_(table.weight)
+    optimizers = [torch.optim.Adam(layers.parameters(), request["rate"]),
+                  torch.optim.SparseAdam([table.weight for table in tables.values()], request["rate"])]
+
+    def all_of_it(batch):
+        loss = step(batch, lambda kind, nodes: tables[kind](nodes.long()))
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        return loss.item()
+
+    return trained(request, loader, all_of_it)
 
 
 def epochs_record(epochs):

@@ -31,8 +31,10 @@ def others():
             if has_types(cell):
                 continue
             found.setdefault((cell["section"], cell["graph"]), {}).setdefault(cell["cores"], []).append(cell)
-            for runtime in ("uvatrain", "DGL", "GraphBolt", "PyG"):
+            for runtime in ("uvatrain", "DGL", "GraphBolt", "PyG", "pyg-lib"):
                 best = best_of(cell, runtime)
+                if best is None:
+                    continue
                 if cell["section"] == "training":
                     losses.setdefault(runtime, set()).add(f"{best['rounds'][0]['losses'][-1]:.3f}")
                 elif cell["section"] == "sampling":
@@ -41,7 +43,7 @@ def others():
     def of(runtime):
         def cell(key):
             by_cores = [[entry(best_of(one, runtime)) for one in both] for _, both in sorted(found[key].items())]
-            return "; ".join(map(", ".join, by_cores)) if "–" not in by_cores[0] else "–"
+            return "; ".join(map(", ".join, by_cores)) if set(by_cores[0]) != {"–"} else "–"
         return cell
 
     def ratios(key):
@@ -51,7 +53,7 @@ def others():
     versions = ", ".join(f"{key} {value}" for key, value in files[0]["versions"].items())
     graphs = sizes(files[0])
     batches = "; ".join(f"{runtime} " + ", ".join(f"{statistics.mean(of) / 1e3:.0f} k" for of in by.values())
-                      for runtime, by in edges.items() if runtime in ("uvatrain", "PyG"))
+                      for runtime, by in edges.items() if runtime in ("uvatrain", "pyg-lib"))
     return topic("Other libraries", FILES, "scripts/peers/compare.sh",
                  f"{versions}. {graphs}. Each cell has the figures of the Xeon and the EPYC on one core; then on two, of a "
                  "runtime's fastest way. *Times* is how many times as fast as the fastest other `uvatrain` is ([how they are "
@@ -59,7 +61,7 @@ def others():
                  f"{', '.join(f'{runtime} ' + ' and '.join(sorted(by)) for runtime, by in losses.items())}. "
                  "`python3 scripts/peers/compare.py --check FILE` prints spreads, ways and further runtimes.",
                  table(found, {"": lambda key: f"{key[0]}, {key[1]}: {SECTIONS[key[0]][0]}", "uvatrain": of("uvatrain"),
-                               "times": ratios, **{name: of(name) for name in ("DGL", "GraphBolt", "PyG", "numpy", "torch", "memcpy")}}))
+                               "times": ratios, **{name: of(name) for name in ("DGL", "GraphBolt", "PyG", "pyg-lib", "numpy", "torch", "memcpy")}}))
 
 
 def entry(contender):
