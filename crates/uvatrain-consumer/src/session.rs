@@ -388,7 +388,7 @@ impl<'a> Session<'a> {
         receiver.note_evaluation(Some((split, self.state.cursor.epoch)));
         let evaluation = self
             .trainer
-            .evaluate_full(dataset, dataset.features(), dataset.labels(), dataset.split(split))
+            .evaluate_full(dataset, dataset.labels(), dataset.split(split))
             .map_err(train_error)?;
         receiver.note_evaluation(None);
         Ok(evaluation)

@@ -32,9 +32,7 @@ pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 
         InferenceRows::Whole => {
             let trainer = on_cpu()?;
             let sets = Split::ALL.map(|split| dataset.split(split));
-            trainer
-                .evaluate_full_each(&dataset, dataset.features(), dataset.labels(), &sets)
-                .map_err(train_error)?
+            trainer.evaluate_full_each(&dataset, dataset.labels(), &sets).map_err(train_error)?
         }
         InferenceRows::Sampled => sampled(dataset, model)?,
     };

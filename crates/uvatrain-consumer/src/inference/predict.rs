@@ -141,7 +141,7 @@ fn full(
     let trainer = on_cpu(model)?;
     let (questions, layer) = questions(job, &trainer)?;
     let beside = beside(job);
-    let needed = trainer.bytes_of_tables(dataset.nodes()).map_err(train_error)?;
+    let needed = trainer.bytes_of_tables(&dataset.schema().nodes).map_err(train_error)?;
     disk_space::check(
         &beside,
         needed,
@@ -154,7 +154,8 @@ fn full(
         return end(output, wanted, (begin, questions.hidden), false, watch);
     }
     if begin > 0 {
-        watch.note(&format!("resuming after node {begin} of {} in the last layer", dataset.nodes()));
+        let nodes = dataset.nodes_of(dataset.seed_type());
+        watch.note(&format!("resuming after node {begin} of {nodes} in the last layer"));
     }
     // The last answer to a chunk completes it.
     let last = match questions {
@@ -183,14 +184,8 @@ fn full(
         if stop.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let begin_at = (wanted, begin as usize);
-    let passed = trainer.predict_full(
-        (dataset, dataset.features()),
-        Tables::Files(&beside),
-        begin_at,
-        questions,
-        &mut take,
-        &mut progress,
-    );
+    let passed =
+        trainer.predict_full(dataset, Tables::Files(&beside), begin_at, questions, &mut take, &mut progress);
     if let Some(error) = failed {
         return Err(error);
     }
