@@ -12,6 +12,9 @@ pub struct WholeData<'a> {
     pub types: Vec<WholeType<'a>>,
     /// The relations.
     pub relations: Vec<WholeGraph<'a>>,
+    /// Relations of which the layer of a hop reads no edges, as in training with a fanout of 0: hop, from 0 at the seeds, and
+    /// relation. Models of one relation ignore them.
+    pub unread: Vec<(usize, usize)>,
 }
 
 /// The nodes of a type.
@@ -27,7 +30,7 @@ impl<'a, G: Into<WholeGraph<'a>>> From<(G, FeatureTable<'a>)> for WholeData<'a> 
     fn from((graph, features): (G, FeatureTable<'a>)) -> Self {
         let graph = graph.into();
         let of_type = WholeType { nodes: graph.csc.nodes(), features: Some(features) };
-        Self { types: vec![of_type], relations: vec![graph] }
+        Self { types: vec![of_type], relations: vec![graph], unread: Vec::new() }
     }
 }
 
@@ -40,6 +43,7 @@ impl<'a> From<&'a Dataset> for WholeData<'a> {
         Self {
             types: metagraph.types().map(of_type).collect(),
             relations: metagraph.relations().map(relation).collect(),
+            unread: Vec::new(),
         }
     }
 }

@@ -4,7 +4,17 @@ use crate::TrainError;
 use crate::graph::whole_data::WholeData;
 use std::ops::Range;
 use uva_graph::Csc;
-use uva_model::{LayerWiring, ModelGraph};
+use uva_model::{LayerWiring, ModelGraph, RelationUse};
+
+/// The rows that a layer makes.
+#[derive(Clone, Copy)]
+pub(crate) struct LayerPlace<'w> {
+    pub(crate) wiring: &'w LayerWiring,
+    /// The hop whose neighbours it reads, from 0 at the seeds.
+    pub(crate) hop: usize,
+    /// The type of its destinations.
+    pub(crate) of_type: usize,
+}
 
 /// Nodes and lists with local ids.
 pub(crate) struct Piece {
@@ -15,10 +25,9 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The piece of the nodes `own` of `of_type`, in a layer's relations. `named` names these.
+    /// The piece of the nodes `own` of a type.
     pub(crate) fn new(
-        wiring: &LayerWiring,
-        of_type: usize,
+        LayerPlace { wiring, hop, of_type }: LayerPlace<'_>,
         data: &WholeData<'_>,
         own: &Range<usize>,
         named: &ModelGraph,
@@ -26,7 +35,8 @@ impl Piece {
         let (first, behind) = (own.start as i64, own.end as i64);
         let is_own = |source: usize, id: i64| source == of_type && (first..behind).contains(&id);
         let mut others: Vec<Vec<i64>> = data.types.iter().map(|_| Vec::new()).collect();
-        for (_, of) in wiring.leading_into(of_type) {
+        let is_read = |of: &RelationUse| !data.unread.contains(&(hop, of.relation));
+        for (_, of) in wiring.leading_into(of_type).filter(|(_, of)| is_read(of)) {
             let (csc, nodes) = (&data.relations[of.relation].csc, data.types[of.source].nodes as i64);
             for edge in edges(csc, own) {
                 let id = csc.indices.get(edge);
@@ -48,6 +58,10 @@ impl Piece {
         }
         let mut lists: Vec<_> = wiring.relations.iter().map(|_| (vec![0], Vec::new())).collect();
         for (place, of) in wiring.leading_into(of_type) {
+            if !is_read(of) {
+                lists[place].0.resize(own.len() + 1, 0);
+                continue;
+            }
             let csc = &data.relations[of.relation].csc;
             let (edges, others) = (edges(csc, own), &others[of.source]);
             let before = if of.source == of_type { own.len() } else { 0 };

@@ -14,11 +14,11 @@ use crate::layer::relations::type_rows::TypeRows;
 use crate::torch::borrowed::Borrowed;
 use crate::train::trainer::Trainer;
 use crate::whole::full_layer::{Stream, Ticks};
-use crate::whole::piece::{Piece, cut};
+use crate::whole::piece::{LayerPlace, Piece, cut};
 use std::ops::Range;
 use tch::Tensor;
 use uva_graph::FeatureTable;
-use uva_model::{LayerWiring, ModelGraph, RelationUse, Wiring};
+use uva_model::{ModelGraph, RelationUse, Wiring};
 
 /// Values in the rows that a piece reads, at most: 64 MiB of f32. Layers keep up to three times as many. A node with more
 /// neighbours than that is a piece of its own.
@@ -188,12 +188,13 @@ impl<'p> RelationPass<'p> {
         chunk: &Range<usize>,
         take: &mut dyn FnMut(&Range<usize>, Tensor) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
-        let wiring = &self.network.wiring().layers[number];
+        let layers = &self.network.wiring().layers;
+        let layer = LayerPlace { wiring: &layers[number], hop: layers.len() - 1 - number, of_type };
         let columns = rows.iter().flatten().map(|rows| self.columns(rows)).max().unwrap_or(1);
         let lists = |(_, of): (usize, &RelationUse)| &self.data.relations[of.relation].csc;
-        let lists: Vec<_> = wiring.leading_into(of_type).map(lists).collect();
+        let lists: Vec<_> = layer.wiring.leading_into(of_type).map(lists).collect();
         for piece in cut(chunk, &lists, self.piece_values / columns.max(1)) {
-            let out = self.piece((number, of_type), wiring, rows, &piece)?;
+            let out = self.piece(number, layer, rows, &piece)?;
             take(&piece, out)?;
         }
         Ok(())
@@ -201,12 +202,12 @@ impl<'p> RelationPass<'p> {
 
     fn piece(
         &self,
-        (number, of_type): (usize, usize),
-        wiring: &LayerWiring,
+        number: usize,
+        layer: LayerPlace<'_>,
         rows: &RowTables<'_>,
         nodes: &Range<usize>,
     ) -> Result<Tensor, TrainError> {
-        let piece = Piece::new(wiring, of_type, self.data, nodes, self.graph()?)?;
+        let piece = Piece::new(layer, self.data, nodes, self.graph()?)?;
         let mut x = TypeRows::none(self.network.types());
         for (source, rows) in rows.iter().enumerate() {
             if let Some(rows) = rows {
@@ -215,12 +216,12 @@ impl<'p> RelationPass<'p> {
         }
         let (model, kind) = (self.trainer.options().model, self.trainer.kind());
         let mut blocks = Vec::with_capacity(piece.lists.len());
-        for (of, (indptr, indices)) in wiring.relations.iter().zip(&piece.lists) {
+        for (of, (indptr, indices)) in layer.wiring.relations.iter().zip(&piece.lists) {
             let (destinations, sources) = (indptr.len() - 1, piece.nodes[of.source].len());
             let lists = HostLists { destinations, sources, indptr, indices, weights: &[] };
             blocks.push(Block::new(model, &lists, &[], kind)?);
         }
-        self.network.rows_of_type((number, of_type), &x, &blocks)
+        self.network.rows_of_type((number, layer.of_type), &x, &blocks)
     }
 
     fn columns(&self, rows: &RowTable<'_>) -> usize {

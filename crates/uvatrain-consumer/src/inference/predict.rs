@@ -21,6 +21,7 @@ use super::inference_rows::InferenceRows;
 use super::output::PredictionOutput;
 use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
+use super::whole_rows::whole_rows;
 use crate::session::{train_error, train_or_batch_error};
 
 /// Predicts, and writes the files of the job. Files of the same job from an interrupted process are completed.
@@ -184,8 +185,14 @@ fn full(
         if stop.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let begin_at = (wanted, begin as usize);
-    let passed =
-        trainer.predict_full(dataset, Tables::Files(&beside), begin_at, questions, &mut take, &mut progress);
+    let passed = trainer.predict_full(
+        whole_rows(dataset, &model.loader)?,
+        Tables::Files(&beside),
+        begin_at,
+        questions,
+        &mut take,
+        &mut progress,
+    );
     if let Some(error) = failed {
         return Err(error);
     }

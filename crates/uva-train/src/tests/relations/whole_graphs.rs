@@ -63,21 +63,33 @@ impl Graph {
             let indices = Indices::I32(indices);
             Csc { indptr, indices, original_ids: None, degrees: None }.into()
         });
-        WholeData { types: (0..TYPES.len()).map(of_type).collect(), relations: relations.collect() }
+        WholeData {
+            types: (0..TYPES.len()).map(of_type).collect(),
+            relations: relations.collect(),
+            unread: Vec::new(),
+        }
     }
 }
 
-/// The logits of all papers as one batch in which every node is a seed.
-fn expected(trainer: &Trainer, graph: &Graph) -> Tensor {
+/// The logits of all papers as one batch in which every node is a seed. Lists are empty of the relations in hops that
+/// are `unread`.
+fn expected(trainer: &Trainer, graph: &Graph, unread: &[(usize, usize)]) -> Tensor {
     let network = trainer.model.relations().unwrap();
     let offsets: Vec<Vec<i32>> =
         graph.lists.iter().map(|(indptr, _)| indptr.iter().map(|&offset| offset as i32).collect()).collect();
-    let mut blocks = Vec::new();
-    for of in network.wiring().layers.iter().flat_map(|layer| &layer.relations) {
-        let (indptr, indices) = (&offsets[of.relation][..], &graph.lists[of.relation].1[..]);
-        let (destinations, sources) = (NODES[of.destination], NODES[of.source]);
-        let lists = HostLists { destinations, sources, indptr, indices, weights: &[] };
-        blocks.push(Block::new(trainer.options().model, &lists, &[], trainer.kind()).unwrap());
+    let empty = vec![0i32; NODES[0] + 1];
+    let (mut blocks, layers) = (Vec::new(), &network.wiring().layers);
+    for (number, layer) in layers.iter().enumerate() {
+        for of in &layer.relations {
+            let (destinations, sources) = (NODES[of.destination], NODES[of.source]);
+            let is_read = !unread.contains(&(layers.len() - 1 - number, of.relation));
+            let (indptr, indices) = match is_read {
+                true => (&offsets[of.relation][..], &graph.lists[of.relation].1[..]),
+                false => (&empty[..=destinations], &[][..]),
+            };
+            let lists = HostLists { destinations, sources, indptr, indices, weights: &[] };
+            blocks.push(Block::new(trainer.options().model, &lists, &[], trainer.kind()).unwrap());
+        }
     }
     let mut trained = 0..;
     let rows = network.wiring().inputs.iter().map(|&of| match graph.columns[of] {
@@ -146,7 +158,7 @@ fn a_whole_graph_in_pieces_of_any_size_equals_one_batch_of_all_nodes() {
         for layers in [1, 3] {
             let options = TrainerOptions { layers, ..options.clone() };
             let (trainer, graph) = (trainer(&options), Graph::random(&options, 7));
-            let (data, expected) = (graph.data(), expected(&trainer, &graph));
+            let (data, expected) = (graph.data(), expected(&trainer, &graph, &[]));
             assert_eq!(expected.size(), [NODES[0] as i64, CLASSES as i64]);
             let files = Tables::Files(directory.path());
             // Pieces of one node, of some, and of all.
@@ -161,6 +173,26 @@ fn a_whole_graph_in_pieces_of_any_size_equals_one_batch_of_all_nodes() {
 }
 
 #[test]
+fn relations_without_picks_in_a_hop_are_not_read_in_its_layer() {
+    for options in every_kind() {
+        let (trainer, graph) = (trainer(&options), Graph::random(&options, 7));
+        let whole = expected(&trainer, &graph, &[]);
+        for unread in [vec![(0, 0)], vec![(1, 0)], vec![(0, 1), (1, 1), (1, 2)]] {
+            let data = WholeData { unread: unread.clone(), ..graph.data() };
+            let (found, expected) =
+                (found(&trainer, &data, Tables::Memory, 60), expected(&trainer, &graph, &unread));
+            let difference = (found - &expected).abs().max().double_value(&[]);
+            assert!(difference < 1e-12, "{} {unread:?}: {difference}", name(&options));
+            assert!(
+                (expected - &whole).abs().max().double_value(&[]) > 1e-3,
+                "{} {unread:?}",
+                name(&options)
+            );
+        }
+    }
+}
+
+#[test]
 fn evaluation_of_a_typed_graph_counts_the_labels_of_the_target() {
     for model in [ModelKind::Rsage, ModelKind::Rgcn, ModelKind::Rgat, ModelKind::Hgt] {
         let root = if model == ModelKind::Rgcn { RootKind::Type } else { RootKind::Relation };
@@ -169,7 +201,7 @@ fn evaluation_of_a_typed_graph_counts_the_labels_of_the_target() {
         let sets: [&[i64]; 3] = [&[5, 0, 30, 3], &[], &[8]];
         let evaluations =
             trainer.evaluate_full_each(graph.data(), Labels::Single(&graph.labels), &sets).unwrap();
-        let logits = expected(&trainer, &graph);
+        let logits = expected(&trainer, &graph, &[]);
         let losses = logits.log_softmax(1, Kind::Double);
         for (ids, found) in sets.into_iter().zip(evaluations) {
             let labelled = ids.iter().filter(|&&id| graph.labels[id as usize] >= 0);
@@ -207,7 +239,7 @@ fn rows_of_each_element_type_are_gathered_as_they_are_converted() {
         let mut data = graph.data();
         let table = FeatureTable { bytes: &bytes, rows: NODES[1], dim: columns, element };
         data.types[1].features = Some(table);
-        let difference = found(&trainer, &data, Tables::Memory, 60) - expected(&trainer, &graph);
+        let difference = found(&trainer, &data, Tables::Memory, 60) - expected(&trainer, &graph, &[]);
         assert!(difference.abs().max().double_value(&[]) < 1e-12, "{element:?}");
     }
 }
