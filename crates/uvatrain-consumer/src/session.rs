@@ -25,7 +25,7 @@ use uva_runtime::{Batch, Cursor, RuntimeError};
 use uva_train::{Evaluation, Reading, TrainDevice, TrainError, Trainer, checkpoint};
 
 use crate::gpu;
-use crate::inference::whole_rows;
+use crate::whole_rows::whole_rows;
 
 /// Trains until the schedule ends, early stopping triggers, or a stop is requested.
 ///

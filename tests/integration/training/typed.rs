@@ -113,7 +113,7 @@ fn largest_difference(directory: &Path, name: &str) -> f32 {
         shares(&directory.join("p.npy"))
     });
     assert_eq!((whole.len(), batches.len()), (4000 * 12, 4000 * 12), "{name}");
-    let differs = |row: &[f32]| row.iter().zip(&whole).any(|(share, first)| (share - first).abs() > 0.01);
+    let differs = |row: &[f32]| row.iter().zip(&whole).any(|(share, first)| (share - first).abs() > 1e-3);
     assert!(whole.chunks(12).any(differs), "{name}: all rows are equal");
     whole.iter().zip(&batches).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max)
 }
@@ -123,9 +123,7 @@ fn whole_neighbourhoods_equal_batches_that_take_all_neighbours() {
     for (users, models) in [("", &MODELS[..]), ("--featureless", &["rsage", "rgcn"])] {
         let temp = directory();
         planted(temp.path(), users);
-        for (number, fanouts) in
-            ["-1,-1", "*=-1,-1;tag__has__item=0,-1;item__rev_buys__user=-1,0"].into_iter().enumerate()
-        {
+        for (number, fanouts) in ["-1,-1", "*=-1,-1;tag__has__item=0,-1"].into_iter().enumerate() {
             for model in models {
                 let name = format!("{model}{number}");
                 let options =

@@ -2,13 +2,15 @@
 
 use crate::TrainError;
 use crate::graph::whole_data::WholeData;
+use crate::torch::host;
+use rayon::prelude::*;
 use std::ops::Range;
 use uva_graph::Csc;
 use uva_model::{LayerWiring, ModelGraph, RelationUse};
 
 /// The rows that a layer makes.
 #[derive(Clone, Copy)]
-pub(crate) struct LayerPlace<'w> {
+pub(crate) struct HopDestinations<'w> {
     pub(crate) wiring: &'w LayerWiring,
     /// The hop whose neighbours it reads, from 0 at the seeds.
     pub(crate) hop: usize,
@@ -27,7 +29,7 @@ pub(crate) struct Piece {
 impl Piece {
     /// The piece of the nodes `own` of a type.
     pub(crate) fn new(
-        LayerPlace { wiring, hop, of_type }: LayerPlace<'_>,
+        HopDestinations { wiring, hop, of_type }: HopDestinations<'_>,
         data: &WholeData<'_>,
         own: &Range<usize>,
         named: &ModelGraph,
@@ -52,8 +54,12 @@ impl Piece {
                 }
             }
         }
+        let pool = host::threads();
         for others in &mut others {
-            others.sort_unstable();
+            match &pool {
+                Some(pool) => pool.install(|| others.par_sort_unstable()),
+                None => others.sort_unstable(),
+            }
             others.dedup();
         }
         let mut lists: Vec<_> = wiring.relations.iter().map(|_| (vec![0], Vec::new())).collect();
@@ -78,7 +84,11 @@ impl Piece {
             };
             let begin = edges.start as i64;
             let offsets = csc.indptr[own.start..=own.end].iter().map(|&offset| (offset - begin) as i32);
-            lists[place] = (offsets.collect(), edges.map(local).collect());
+            let indices = match &pool {
+                Some(pool) => pool.install(|| edges.into_par_iter().map(local).collect()),
+                None => edges.map(local).collect(),
+            };
+            lists[place] = (offsets.collect(), indices);
         }
         let mut nodes = others;
         nodes[of_type].splice(0..0, first..behind);

@@ -14,7 +14,7 @@ use crate::layer::relations::type_rows::TypeRows;
 use crate::torch::borrowed::Borrowed;
 use crate::train::trainer::Trainer;
 use crate::whole::full_layer::{Stream, Ticks};
-use crate::whole::piece::{LayerPlace, Piece, cut};
+use crate::whole::piece::{HopDestinations, Piece, cut};
 use std::ops::Range;
 use tch::Tensor;
 use uva_graph::FeatureTable;
@@ -44,6 +44,9 @@ enum RowTable<'a> {
 
 /// The rows of each node type that a layer reads.
 type RowTables<'a> = Vec<Option<RowTable<'a>>>;
+
+/// Receives the rows of a piece.
+type TakeRows<'t> = &'t mut dyn FnMut(&Range<usize>, Tensor) -> Result<(), TrainError>;
 
 impl<'p> RelationPass<'p> {
     /// Refuses data that contradicts itself or the model.
@@ -186,10 +189,10 @@ impl<'p> RelationPass<'p> {
         (number, of_type): (usize, usize),
         rows: &RowTables<'_>,
         chunk: &Range<usize>,
-        take: &mut dyn FnMut(&Range<usize>, Tensor) -> Result<(), TrainError>,
+        take: TakeRows<'_>,
     ) -> Result<(), TrainError> {
         let layers = &self.network.wiring().layers;
-        let layer = LayerPlace { wiring: &layers[number], hop: layers.len() - 1 - number, of_type };
+        let layer = HopDestinations { wiring: &layers[number], hop: layers.len() - 1 - number, of_type };
         let columns = rows.iter().flatten().map(|rows| self.columns(rows)).max().unwrap_or(1);
         let lists = |(_, of): (usize, &RelationUse)| &self.data.relations[of.relation].csc;
         let lists: Vec<_> = layer.wiring.leading_into(of_type).map(lists).collect();
@@ -203,7 +206,7 @@ impl<'p> RelationPass<'p> {
     fn piece(
         &self,
         number: usize,
-        layer: LayerPlace<'_>,
+        layer: HopDestinations<'_>,
         rows: &RowTables<'_>,
         nodes: &Range<usize>,
     ) -> Result<Tensor, TrainError> {

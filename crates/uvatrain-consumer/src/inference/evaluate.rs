@@ -9,8 +9,8 @@ use uva_train::{Evaluation, TrainDevice, checkpoint};
 use super::inference_rows::InferenceRows;
 use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
-use super::whole_rows::whole_rows;
 use crate::session::{train_error, train_or_batch_error};
+use crate::whole_rows::whole_rows;
 
 /// Evaluates the model on train, valid and test nodes.
 ///

@@ -10,8 +10,6 @@ mod output;
 mod predict;
 mod sampled;
 mod stored_rows;
-mod whole_rows;
 
 pub use evaluate::evaluate;
 pub use predict::predict;
-pub(crate) use whole_rows::whole_rows;

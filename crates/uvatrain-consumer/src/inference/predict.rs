@@ -21,8 +21,8 @@ use super::inference_rows::InferenceRows;
 use super::output::PredictionOutput;
 use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
-use super::whole_rows::whole_rows;
 use crate::session::{train_error, train_or_batch_error};
+use crate::whole_rows::whole_rows;
 
 /// Predicts, and writes the files of the job. Files of the same job from an interrupted process are completed.
 ///

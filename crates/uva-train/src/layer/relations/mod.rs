@@ -54,9 +54,12 @@ struct SavedLayer {
     /// The input of the layer.
     x: TypeRows,
     of_layer: relation_layer::Saved,
-    /// The activation of each type after the layer; empty after the last.
-    activated: Vec<(usize, activation::Saved)>,
+    /// Empty after the last layer.
+    activated: Activated,
 }
+
+/// The activation of each type after a layer.
+type Activated = Vec<(usize, activation::Saved)>;
 
 impl RelationNetwork {
     /// A network of `options` to `outputs` logits.
@@ -192,7 +195,7 @@ impl RelationNetwork {
         x: &TypeRows,
         blocks: &[Block<'_>],
         mut draws: Option<&mut Draws>,
-    ) -> Result<(TypeRows, relation_layer::Saved, Vec<(usize, activation::Saved)>), TrainError> {
+    ) -> Result<(TypeRows, relation_layer::Saved, Activated), TrainError> {
         let layer = self.layers.get(number).ok_or_else(other_blocks)?;
         let (mut out, of_layer) = layer.forward(wiring, x, blocks, self.needs_gradient(number))?;
         let mut activated = Vec::new();

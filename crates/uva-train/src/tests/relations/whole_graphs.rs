@@ -16,7 +16,7 @@ use crate::whole::relation_pass::{PIECE_VALUES, RelationPass};
 use std::ops::Range;
 use tch::{Kind, Tensor};
 use uva_graph::{Csc, ElementType, FeatureTable, Indices, Labels};
-use uva_model::{ModelKind, RootKind, TrainerOptions};
+use uva_model::{Footprint, ModelKind, RootKind, Shapes, TrainerOptions};
 
 /// Nodes of each type.
 const NODES: [usize; 4] = [31, 17, 6, 0];
@@ -277,4 +277,27 @@ fn whole_data_that_contradict_the_model_are_refused_by_name() {
     refused(data, "neighbour 17 at edge 5 of author__writes__paper, which has 17 author nodes");
     let error = trainer.evaluate_full(graph.data(), Labels::Single(&graph.labels[1..]), &[0]).unwrap_err();
     assert!(error.to_string().contains("31 nodes with 30 labels"), "{error}");
+}
+
+#[test]
+fn memory_counts_the_rows_of_each_type_that_a_layer_reads_and_makes() {
+    let [papers, authors, tags, _] = NODES.map(|nodes| nodes as u64);
+    for (model, layers, rows) in [
+        // A layer reads the table of the one before it. The first reads the dataset's rows, and the last makes chunks.
+        (ModelKind::Rsage, 1, 0),
+        (ModelKind::Rsage, 2, papers + authors),
+        (ModelKind::Rsage, 3, 2 * (papers + authors)),
+        // Mapped inputs are a table.
+        (ModelKind::Hgt, 1, papers + authors + tags),
+        (ModelKind::Hgt, 2, papers + authors + tags + papers + authors),
+    ] {
+        let options = TrainerOptions { layers, ..options_of(model) };
+        let values = rows * options.hidden as u64;
+        let nodes_evaluated = Some(NODES.to_vec());
+        let shapes = Shapes { input_dim: 3, classes: CLASSES, seeds: 0, nodes_evaluated };
+        let footprint = Footprint::new(&options, &shapes);
+        assert_eq!(footprint.evaluation_bytes, 4 * values, "{model:?} {layers}");
+        let on_disk = trainer(&options).bytes_of_tables(&NODES).unwrap();
+        assert_eq!(on_disk, 8 * values, "{model:?} {layers}");
+    }
 }
