@@ -15,7 +15,7 @@ use crate::relations::embedding::EmbeddingShape;
 const NUMBER: u64 = 4;
 
 /// The shapes for training and evaluation of a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shapes {
     /// Feature columns.
     pub input_dim: usize,
@@ -23,8 +23,8 @@ pub struct Shapes {
     pub classes: usize,
     /// Seeds of a batch.
     pub seeds: usize,
-    /// Nodes of the graph, if all of them are evaluated layer by layer (`--eval full`).
-    pub nodes_evaluated: Option<usize>,
+    /// Nodes of each type of the graph, if all of them are evaluated layer by layer (`--eval full`).
+    pub nodes_evaluated: Option<Vec<usize>>,
 }
 
 /// The minimum memory of a network.
@@ -53,9 +53,12 @@ impl Footprint {
         let network = (model.form.network)(&shape);
         let parameters = network.parameters(model);
         let logits = product(&[shapes.seeds as u64, shapes.classes as u64, NUMBER]);
-        let evaluation_bytes = shapes
-            .nodes_evaluated
-            .map_or(0, |nodes| product(&[nodes as u64, network.widest_tables(model), NUMBER]));
+        let evaluated = |nodes: &Vec<usize>| {
+            let all = nodes.iter().fold(0u64, |sum, &of_type| sum.saturating_add(of_type as u64));
+            let of_relations = options.values_between_relations(nodes, shapes.classes);
+            product(&[product(&[all, network.widest_tables(model)]).saturating_add(of_relations), NUMBER])
+        };
+        let evaluation_bytes = shapes.nodes_evaluated.as_ref().map_or(0, evaluated);
         let activation_bytes = product(&[shapes.seeds as u64, (model.form.kept)(&shape), NUMBER]);
         let of_table = |table: EmbeddingShape| product(&[3, table.rows as u64, table.columns as u64, NUMBER]);
         let embedding_bytes = options.embeddings().into_iter().map(of_table).fold(0, u64::saturating_add);

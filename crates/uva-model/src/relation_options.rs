@@ -109,6 +109,27 @@ impl TrainerOptions {
         parameters.saturating_add(of_output)
     }
 
+    /// The largest number of values in the tables that coexist while a layer over relations is evaluated for all `nodes`,
+    /// which are by type: the rows before it, unless they are the dataset's or trained, and the rows after it, unless they
+    /// are of the last layer. 0 if there are no such layers.
+    #[must_use]
+    pub fn values_between_relations(&self, nodes: &[usize], outputs: usize) -> u64 {
+        let Ok(Some(wiring)) = self.wiring() else { return 0 };
+        let of_table = |of_types: &[usize], width: usize| {
+            let rows = of_types.iter().map(|&of_type| nodes.get(of_type).map_or(0, |&rows| rows as u64));
+            product(&[rows.fold(0, u64::saturating_add), width as u64])
+        };
+        let mut before = if self.maps_inputs(&wiring) { of_table(&wiring.inputs, self.hidden) } else { 0 };
+        let mut most = before;
+        let widths = self.output_widths(outputs);
+        for (layer, &width) in wiring.layers[..wiring.layers.len() - 1].iter().zip(&widths) {
+            let after = of_table(&layer.destinations, width);
+            most = most.max(before.saturating_add(after));
+            before = after;
+        }
+        most.max(before)
+    }
+
     /// Rejects the types of a model that has none, a graph without the relations that the model needs, widths out of
     /// range, and options that no model of these relations and `classes` has.
     ///

@@ -45,6 +45,7 @@ mod tests;
 pub use block::measured;
 pub use error::TrainError;
 pub use graph::full_table::Tables;
+pub use graph::whole_data::{WholeData, WholeType};
 pub use graph::whole_graph::WholeGraph;
 pub use input::evaluation::Evaluation;
 pub use torch::device::TrainDevice;

@@ -9,6 +9,7 @@ use crate::input::model_input::ModelInput;
 use crate::input::sampled_blocks::SampledBlocks;
 use crate::input::typed_blocks::TypedBlocks;
 use crate::layer::Saved;
+use crate::layer::relations::RelationNetwork;
 use crate::nn::activation::{self, Activation};
 use crate::nn::dropout::Draws;
 use crate::nn::random::SplitMix64;
@@ -69,6 +70,11 @@ impl Model {
         let mut parameters = self.front.parameters();
         self.steps.iter().for_each(|named| named.add_parameters(&mut parameters));
         parameters
+    }
+
+    /// The layers over the relations of a typed graph; `None` for other models.
+    pub(crate) fn relations(&self) -> Option<&RelationNetwork> {
+        self.front.relations()
     }
 
     /// The number of steps up to the rows after this layer, counted from 1, as the next layer receives them.

@@ -15,6 +15,7 @@ pub mod inference;
 pub mod session;
 mod stage_times;
 mod trial;
+mod whole_rows;
 mod work;
 
 pub use gpu::torch_on_gpu;

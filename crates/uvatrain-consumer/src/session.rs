@@ -25,6 +25,7 @@ use uva_runtime::{Batch, Cursor, RuntimeError};
 use uva_train::{Evaluation, Reading, TrainDevice, TrainError, Trainer, checkpoint};
 
 use crate::gpu;
+use crate::whole_rows::whole_rows;
 
 /// Trains until the schedule ends, early stopping triggers, or a stop is requested.
 ///
@@ -384,12 +385,11 @@ impl<'a> Session<'a> {
         if dataset.split(split).is_empty() {
             return Ok(Evaluation::default());
         }
+        let data = whole_rows(dataset, receiver.loader_options())?;
         // A failure or kill here does not belong to the last batch.
         receiver.note_evaluation(Some((split, self.state.cursor.epoch)));
-        let evaluation = self
-            .trainer
-            .evaluate_full(dataset, dataset.features(), dataset.labels(), dataset.split(split))
-            .map_err(train_error)?;
+        let evaluation =
+            self.trainer.evaluate_full(data, dataset.labels(), dataset.split(split)).map_err(train_error)?;
         receiver.note_evaluation(None);
         Ok(evaluation)
     }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use uva_graph::npy::{NpyArray, NpyType};
+
 use crate::support::runs::{Metrics, small_graph, train};
 use crate::support::{Uvatrain, directory, uvatrain};
 
@@ -98,6 +100,76 @@ fn a_graph_of_one_type_trains_the_typed_model_too() {
     }
 }
 
+fn shares(path: &Path) -> Vec<f32> {
+    NpyArray::open(path).unwrap().elements::<f32>(NpyType::F32).unwrap().to_vec()
+}
+
+/// The largest difference between the probabilities by whole neighbourhoods and by batches that take all neighbours.
+fn largest_difference(directory: &Path, name: &str) -> f32 {
+    let [whole, batches] = ["full", "sampled --slot-bytes 64MiB"].map(|eval| {
+        let line =
+            format!("predict graph --checkpoint {name} --overwrite --probabilities p.npy --eval {eval}");
+        uvatrain(directory, line.split_whitespace()).run().succeeds();
+        shares(&directory.join("p.npy"))
+    });
+    assert_eq!((whole.len(), batches.len()), (4000 * 12, 4000 * 12), "{name}");
+    let differs = |row: &[f32]| row.iter().zip(&whole).any(|(share, first)| (share - first).abs() > 1e-3);
+    assert!(whole.chunks(12).any(differs), "{name}: all rows are equal");
+    whole.iter().zip(&batches).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn whole_neighbourhoods_equal_batches_that_take_all_neighbours() {
+    for (users, models) in [("", &MODELS[..]), ("--featureless", &["rsage", "rgcn"])] {
+        let temp = directory();
+        planted(temp.path(), users);
+        for (number, fanouts) in ["-1,-1", "*=-1,-1;tag__has__item=0,-1"].into_iter().enumerate() {
+            for model in models {
+                let name = format!("{model}{number}");
+                let options =
+                    format!("--fanouts={fanouts} --slot-bytes 64MiB --checkpoint {name} --epochs 2");
+                of_relations(model, temp.path(), "run.jsonl", &options).run().succeeds();
+                let difference = largest_difference(temp.path(), &name);
+                assert!(difference < 1e-5, "{name} {users}: {difference}");
+            }
+        }
+    }
+}
+
+#[test]
+fn full_evaluation_in_training_is_that_of_predictions_and_evaluate() {
+    let temp = directory();
+    planted(temp.path(), "");
+    let items = temp.path().join("graph/nodes/item");
+    let numbers = |path: &Path| NpyArray::open(path).unwrap().elements::<i64>(NpyType::I64).unwrap().to_vec();
+    let (labels, test) = (numbers(&items.join("label.npy")), numbers(&items.join("test_idx.npy")));
+    let call = |line: &str| uvatrain(temp.path(), line.split_whitespace()).run().succeeds();
+    for model in MODELS {
+        let run = |metrics: &str, options: &str| {
+            let options = format!("--fanouts 5,4 --epochs 3 --eval full --keep last --json {options}");
+            of_relations(model, temp.path(), metrics, &options).run().succeeds().json()
+        };
+        let end = run("one.jsonl", &format!("--checkpoint {model}"));
+        assert_eq!(run("threads.jsonl", "--in-process")["test_accuracy"], end["test_accuracy"], "{model}");
+        let accuracy = end["test_accuracy"].as_f64().unwrap();
+        call(&format!("predict graph --checkpoint {model} --nodes test --output {model}.npy"));
+        let classes = numbers(&temp.path().join(format!("{model}.npy")));
+        let right = test.iter().zip(&classes).filter(|(id, class)| labels[**id as usize] == **class).count();
+        assert_eq!((classes.len(), right as f64 / test.len() as f64), (test.len(), accuracy), "{model}");
+        let evaluated = call(&format!("evaluate graph --checkpoint {model} --json")).json();
+        assert_eq!(
+            (&evaluated["eval"], &evaluated["test"]["accuracy"]),
+            (&"full".into(), &end["test_accuracy"])
+        );
+        let metrics = Metrics::read(&temp.path().join("one.jsonl"));
+        let last = metrics.of("epoch").last().unwrap();
+        assert_eq!(evaluated["valid"]["accuracy"], last["valid_accuracy"], "{model}");
+    }
+    let hidden = "predict graph --checkpoint rsage --embeddings e.npy";
+    let refused = uvatrain(temp.path(), hidden.split(' ')).run();
+    refused.refuses(2, &["hidden rows of --model rsage are not supported yet"]);
+}
+
 #[test]
 fn a_typed_graph_trains_rsage_unless_another_model_is_given() {
     let temp = directory();
@@ -133,7 +205,6 @@ fn what_typed_models_do_not_support_is_refused_by_name() {
         ("--norm layer", "--norm"),
         ("--feature-norm row", "--feature-norm"),
         ("--aggregate host", "--aggregate"),
-        ("--eval full", "--eval full"),
         ("--sampler gpu", "--sampler gpu"),
         ("--gpu-cache 1MiB", "--gpu-cache"),
         ("--pad auto", "--pad"),

@@ -6,7 +6,7 @@ use uva_options::{OptionError, PartialOptions};
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
 
-use super::job::{Aggregate, EvaluateBy, TrainingOptions};
+use super::job::{Aggregate, TrainingOptions};
 
 impl TrainingOptions {
     /// Checks the options that models over relations do not have.
@@ -26,10 +26,6 @@ impl TrainingOptions {
             if given {
                 return Err(OptionError::of(option, format!("{reason} `model={model}`")));
             }
-        }
-        if self.evaluate_by == EvaluateBy::Full {
-            let reason = format!("not supported yet with `model={model}`: use `eval=sampled`");
-            return Err(OptionError::new("eval", self.evaluate_by, reason));
         }
         Ok(())
     }

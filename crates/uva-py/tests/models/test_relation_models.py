@@ -25,6 +25,10 @@ MODELS = {
 }
 
 
+#: Options of `predict`: all nodes layer by layer, and batches that take all neighbours.
+WAYS = "--eval full", "--eval sampled --slot-bytes 64MiB"
+
+
 class Trained:
     """A folder with a typed graph and checkpoints of models that take all neighbours."""
 
@@ -91,11 +95,11 @@ def test_types_of_different_widths_have_maps_as_in_predict(tmp_path, uvatrain_pr
     model = uneven.model(name)
     maps = {parameter.split(".")[0] for parameter in model.state_dict()} - {"convs", "lin"}
     assert maps == ({"lin_dict"} if name == "hgt" else {"input"} if name.startswith("rgcn") else set())
-    line = f"predict graph --checkpoint {name} --eval sampled --slot-bytes 64MiB"
-    uneven.run(f"{line} --output c.npy --probabilities p.npy")
     with torch.no_grad():
         logits = model(uneven.x, uneven.edge_index)
-    close(logits.softmax(1), torch.from_numpy(np.load(tmp_path / "p.npy")))
+    for way in WAYS:
+        uneven.run(f"predict graph --checkpoint {name} {way} --overwrite --output c.npy --probabilities p.npy")
+        close(logits.softmax(1), torch.from_numpy(np.load(tmp_path / "p.npy")))
 
 
 def close(found, expected):
@@ -103,10 +107,11 @@ def close(found, expected):
     assert (found - expected).abs().max() <= 1e-5 * expected.abs().max().clamp(min=1)
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MODELS)
-def test_a_typed_checkpoint_in_torch_says_what_predict_says(trained, name):
+def test_a_typed_checkpoint_in_torch_says_what_predict_says(trained, name, way):
     model = trained.model(name)
-    line = f"predict graph --checkpoint {name} --eval sampled --slot-bytes 64MiB --overwrite --json"
+    line = f"predict graph --checkpoint {name} {way} --overwrite --json"
     said = json.loads(trained.run(f"{line} --output c.npy --probabilities p.npy"))
     classes, shares = (torch.from_numpy(np.load(trained.folder / f"{file}.npy")) for file in ("c", "p"))
     assert (model.metadata["kept"], model.metadata["epoch"], said["rows"]) == (said["kept"], said["epoch"], 400)
@@ -237,9 +242,9 @@ def tables(trained):
     return trained
 
 
-def test_trained_rows_in_torch_say_what_predict_says(tables):
-    line = "predict bare --checkpoint ended --eval sampled --slot-bytes 64MiB --overwrite"
-    tables.run(f"{line} --probabilities p.npy")
+@pytest.mark.parametrize("way", WAYS)
+def test_trained_rows_in_torch_say_what_predict_says(tables, way):
+    tables.run(f"predict bare --checkpoint ended {way} --overwrite --probabilities p.npy")
     model = uvatrain.load_model(tables.folder / "ended")
     assert list(model.embeddings) == ["user"] and not any("embedding" in name for name in model.state_dict())
     assert model.embeddings["user"].shape[1] == 5

@@ -104,6 +104,11 @@ impl TableWriter {
 }
 
 impl Table {
+    /// Columns of a row.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns as usize
+    }
+
     /// The whole table. Nothing may be written to it.
     pub(crate) fn tensor(&self) -> Result<Borrowed<'_>, TrainError> {
         match &self.rows {

@@ -3,5 +3,6 @@
 pub(crate) mod full_layer;
 pub(crate) mod full_table;
 pub(crate) mod lists;
+pub(crate) mod whole_data;
 pub(crate) mod whole_graph;
 pub(crate) mod whole_lists;

@@ -5,7 +5,7 @@ use crate::graph::full_table::{TableWriter, Tables};
 use crate::torch::borrowed::Borrowed;
 use std::ops::Range;
 use tch::{Device, Kind, Tensor};
-use uva_graph::{Csc, Dataset, FeatureTable};
+use uva_graph::{Csc, FeatureTable};
 
 /// Destination nodes in a chunk, and the edges in a piece of one: about 100 MB of intermediates together at 256
 /// columns. A node with more edges than that is a piece of its own.
@@ -24,12 +24,6 @@ pub struct WholeGraph<'a> {
 impl<'a> From<Csc<'a>> for WholeGraph<'a> {
     fn from(csc: Csc<'a>) -> Self {
         Self { csc, edge_features: None }
-    }
-}
-
-impl<'a> From<&'a Dataset> for WholeGraph<'a> {
-    fn from(dataset: &'a Dataset) -> Self {
-        Self { csc: dataset.csc(), edge_features: dataset.edge_features() }
     }
 }
 

@@ -107,6 +107,14 @@ impl Front {
         })
     }
 
+    /// The layers over relations; `None` for other models.
+    pub(crate) fn relations(&self) -> Option<&RelationNetwork> {
+        match self {
+            Self::Relations(network) => Some(network),
+            _ => None,
+        }
+    }
+
     /// Whether the input rows at this place are trained.
     pub(crate) fn trains_input(&self, place: usize) -> bool {
         match self {

@@ -233,8 +233,4 @@ impl ModelInput for TypedBlocks {
     fn check_hidden(&self, model: ModelKind) -> Result<(), TrainError> {
         refuse(format!("hidden rows of `model={}` are not supported yet", model.name()))
     }
-
-    fn check_full_pass(&self, model: ModelKind) -> Result<(), TrainError> {
-        refuse(format!("a pass over the whole graph for `model={}` is not supported yet", model.name()))
-    }
 }

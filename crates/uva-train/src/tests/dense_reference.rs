@@ -292,7 +292,7 @@ fn evaluation_layer_by_layer_equals_the_dense_model() {
             let ids: Vec<usize> = (0..60).rev().step_by(2).collect();
             let wanted: Vec<i64> = ids.iter().map(|&v| v as i64).collect();
             let found = trainer
-                .evaluate_full(graph.whole(), graph.table(), Labels::Single(&graph.labels), &wanted)
+                .evaluate_full((graph.whole(), graph.table()), Labels::Single(&graph.labels), &wanted)
                 .unwrap();
             let expected = dense_evaluation(&graph, &trainer, rows(&graph), &ids);
             assert_close(&found, &expected, &format!("{model:?} {dim} {hidden} {layers}"));
@@ -316,7 +316,7 @@ fn deeper_networks_with_residuals_and_norms_equal_the_dense_model() {
             assert_close(&found, &expected, &what);
             let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
             let labels = Labels::Single(&graph.labels);
-            let found = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
+            let found = trainer.evaluate_full((graph.whole(), graph.table()), labels, &ids).unwrap();
             assert_close(&found, &expected, &what);
         }
     }
@@ -407,7 +407,7 @@ fn every_element_type_gives_the_same_loss() {
     let expected = trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap();
     let ids: Vec<i64> = (0..40).collect();
     let labels = Labels::Single(&graph.labels);
-    let expected_full = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
+    let expected_full = trainer.evaluate_full((graph.whole(), graph.table()), labels, &ids).unwrap();
     for element in [ElementType::F16, ElementType::Bf16, ElementType::U8, ElementType::I8] {
         // Both 16-bit types as 8-byte words, so that the bytes are aligned as a slot's are.
         let encode = |values: &[f32]| -> Vec<u64> {
@@ -432,7 +432,7 @@ fn every_element_type_gives_the_same_loss() {
         let bytes = &bytemuck::cast_slice(&words)[..graph.features.len() * element.bytes()];
         let table = FeatureTable { bytes, rows: 40, dim: 6, element };
         assert_eq!(
-            trainer.evaluate_full(graph.whole(), table, labels, &ids).unwrap(),
+            trainer.evaluate_full((graph.whole(), table), labels, &ids).unwrap(),
             expected_full,
             "{element:?}"
         );
@@ -463,7 +463,7 @@ fn row_normalisation_divides_by_the_absolute_sum_and_keeps_rows_of_zeros() {
     assert_close(&trainer.evaluate_batch(&batch.columns(), &mut || Ok(())).unwrap(), &expected, "blocks");
     let ids: Vec<i64> = (0..40).collect();
     let full =
-        trainer.evaluate_full(graph.whole(), graph.table(), Labels::Single(&graph.labels), &ids).unwrap();
+        trainer.evaluate_full((graph.whole(), graph.table()), Labels::Single(&graph.labels), &ids).unwrap();
     assert_close(&full, &expected, "full");
 }
 
@@ -481,13 +481,13 @@ fn attention_with_edge_features_equals_the_dense_model_in_both_passes() {
         assert_close(&found, &expected, &format!("{residual} {norm:?} blocks"));
         let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
         let labels = Labels::Single(&graph.labels);
-        let found = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
+        let found = trainer.evaluate_full((graph.whole(), graph.table()), labels, &ids).unwrap();
         assert_close(&found, &expected, &format!("{residual} {norm:?} full"));
         // Other edge features are another result.
         let mut other = graph;
         other.edge_features.iter_mut().for_each(|x| *x = -*x);
         let labels = Labels::Single(&other.labels);
-        let turned = trainer.evaluate_full(other.whole(), other.table(), labels, &ids).unwrap();
+        let turned = trainer.evaluate_full((other.whole(), other.table()), labels, &ids).unwrap();
         assert!((turned.loss_sum - found.loss_sum).abs() > 1e-6);
     }
 }
@@ -509,7 +509,7 @@ fn batches_and_graphs_without_required_edge_features_are_refused() {
             assert!(refused.to_string().contains(part), "{refused}");
         }
         let labels = Labels::Single(&graph.labels);
-        let refused = trainer.evaluate_full(graph.csc(), graph.table(), labels, &[1]).unwrap_err();
+        let refused = trainer.evaluate_full((graph.csc(), graph.table()), labels, &[1]).unwrap_err();
         assert!(refused.to_string().contains("edge features"), "{refused}");
     }
     let none = TrainerOptions { edge_dim: 0, ..options(ModelKind::Gine, 8, 2) };

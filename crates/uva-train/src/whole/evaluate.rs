@@ -2,7 +2,7 @@
 
 use crate::TrainError;
 use crate::graph::full_table::Tables;
-use crate::graph::whole_graph::WholeGraph;
+use crate::graph::whole_data::WholeData;
 use crate::input::evaluation::Evaluation;
 use crate::input::targets::Targets;
 use crate::torch::borrowed::Borrowed;
@@ -12,7 +12,7 @@ use crate::whole::full_pass::Wishes;
 use crate::whole::wanted::Wanted;
 use std::ops::Range;
 use tch::{Device, Tensor};
-use uva_graph::{FeatureTable, Labels};
+use uva_graph::Labels;
 
 /// Labels of some nodes, copied out of a dataset's.
 enum LabelRows {
@@ -85,20 +85,19 @@ impl Trainer {
     /// As [`Trainer::evaluate_full_each`].
     pub fn evaluate_full<'g>(
         &self,
-        graph: impl Into<WholeGraph<'g>>,
-        features: FeatureTable<'_>,
+        data: impl Into<WholeData<'g>>,
         labels: Labels<'_>,
         ids: &[i64],
     ) -> Result<Evaluation, TrainError> {
-        Ok(self.evaluate_full_each(graph, features, labels, &[ids])?.swap_remove(0))
+        Ok(self.evaluate_full_each(data, labels, &[ids])?.swap_remove(0))
     }
 
     /// Loss and hits on each of these sets of nodes, with every node's whole neighbourhood at every layer.
     ///
-    /// `graph`, `features` and `labels` are those of a whole dataset; the sets are of its node ids. Each layer is
-    /// computed for all nodes before the next, so the cost is layers × edges for any number of ids. Memory: two to
-    /// three tables of nodes × hidden f32, and the logits of the sets. The feature table is read front to back, in
-    /// chunks.
+    /// `data` and `labels` are those of a whole dataset; the sets are of its node ids, of a typed graph of those of the
+    /// target. Each layer is computed for all nodes before the next, so the cost is layers × edges for any number of ids.
+    /// Memory: two to three tables of nodes × hidden f32, and the logits of the sets. The feature table is read front to
+    /// back, in chunks; those of a typed graph by neighbour, in the order of ids within a piece of nodes.
     ///
     /// It runs on the CPU, even for a trainer on a CUDA device (with copies of its parameters). These tables are as
     /// large as the graph and need not fit in device memory.
@@ -108,23 +107,19 @@ impl Trainer {
     /// range.
     pub fn evaluate_full_each<'g>(
         &self,
-        graph: impl Into<WholeGraph<'g>>,
-        features: FeatureTable<'_>,
+        data: impl Into<WholeData<'g>>,
         labels: Labels<'_>,
         sets: &[&[i64]],
     ) -> Result<Vec<Evaluation>, TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let graph = graph.into();
-        let nodes = graph.csc.nodes();
+        let data = data.into();
+        self.check_data(&data)?;
+        let nodes = self.answered_nodes(&data);
         let label_rows = labels.bytes().len() / labels.row_bytes().max(1);
         if label_rows != nodes {
-            return Err(TrainError::Input(format!(
-                "{nodes} nodes with {} feature rows and {label_rows} labels",
-                features.rows
-            )));
+            return Err(TrainError::Input(format!("{nodes} nodes with {label_rows} labels")));
         }
-        self.check_tables(&graph, &features)?;
         let all = sets.concat();
         let wanted = Wanted::new(&all, nodes)?;
         let label_rows: Vec<LabelRows> = sets.iter().map(|ids| LabelRows::of(labels, ids)).collect();
@@ -139,7 +134,7 @@ impl Trainer {
         }
         let mut picked = Picked { wanted: &wanted, logits: None };
         let wishes = Wishes { hidden: None, logits: Some(&mut picked) };
-        self.full_pass(features, (&graph, Tables::Memory), wishes, &mut || Ok(()))?;
+        self.full_pass((&data, Tables::Memory), wishes, &mut || Ok(()))?;
         let Some(logits) = picked.logits else { return Ok(vec![Evaluation::default(); sets.len()]) };
         let mut first = 0;
         let mut evaluations = Vec::with_capacity(sets.len());

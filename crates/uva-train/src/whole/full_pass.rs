@@ -3,7 +3,8 @@
 
 use crate::TrainError;
 use crate::graph::full_table::{Table, TableWriter, Tables};
-use crate::graph::whole_graph::{Graph, WholeGraph, chunks, slice};
+use crate::graph::whole_data::{WholeData, check_offsets};
+use crate::graph::whole_graph::{Graph, chunks, slice};
 use crate::layer::convolution::Convolution;
 use crate::nn::activation::Activation;
 use crate::nn::rowwise::{LayerNorm, Linear};
@@ -11,9 +12,10 @@ use crate::step::{Named, Step};
 use crate::torch::borrowed::Borrowed;
 use crate::train::trainer::Trainer;
 use crate::whole::full_layer::{RowsOf, Stream, Ticks, columns_of_tables, full_layer, ticks_of_a_layer};
+use crate::whole::relation_pass::{PIECE_VALUES, RelationPass};
 use std::ops::Range;
 use tch::{Device, Tensor};
-use uva_graph::{Csc, FeatureTable};
+use uva_graph::FeatureTable;
 
 /// The input of a layer: the dataset's features, or the layer before. `None` for a graph without nodes.
 enum Rows<'a> {
@@ -156,18 +158,33 @@ fn first_stage(steps: &[Named]) -> usize {
 }
 
 impl Trainer {
-    /// Number of ticks of a pass over a graph of this many nodes, if all rows are requested.
-    pub(crate) fn ticks_of_a_pass(&self, nodes: usize) -> u64 {
-        self.options().blocks() as u64 * ticks_of_a_layer(nodes)
+    /// The pass over a typed graph, if the model is over relations.
+    fn relation_pass<'p>(&'p self, data: &'p WholeData<'p>, tables: Tables<'p>) -> Option<RelationPass<'p>> {
+        let network = self.model.relations()?;
+        Some(RelationPass { trainer: self, network, data, tables, piece_values: PIECE_VALUES })
     }
 
-    /// Refuses tables that contradict each other or the model.
-    pub(crate) fn check_tables(
-        &self,
-        graph: &WholeGraph<'_>,
-        features: &FeatureTable<'_>,
-    ) -> Result<(), TrainError> {
+    /// Number of ticks of a pass over these data, if all rows are requested.
+    pub(crate) fn ticks_of_a_pass(&self, data: &WholeData<'_>) -> u64 {
+        match self.relation_pass(data, Tables::Memory) {
+            Some(pass) => pass.ticks(),
+            None => self.options().blocks() as u64 * ticks_of_a_layer(self.answered_nodes(data)),
+        }
+    }
+
+    /// Number of nodes of the type that the model answers for.
+    pub(crate) fn answered_nodes(&self, data: &WholeData<'_>) -> usize {
+        let target = self.model.relations().map_or(0, |network| network.wiring().target);
+        data.types.get(target).map_or(0, |of_type| of_type.nodes)
+    }
+
+    /// Refuses data that contradict themselves or the model.
+    pub(crate) fn check_data(&self, data: &WholeData<'_>) -> Result<(), TrainError> {
         self.model.input.check_full_pass(self.options().model)?;
+        if let Some(pass) = self.relation_pass(data, Tables::Memory) {
+            return pass.check();
+        }
+        let (graph, features) = data.single()?;
         let (nodes, edges, edge_dim) = (graph.csc.nodes(), graph.csc.edges(), self.options().edge_dim);
         if features.rows != nodes {
             return Err(TrainError::Input(format!("{nodes} nodes with {} feature rows", features.rows)));
@@ -189,11 +206,16 @@ impl Trainer {
         check_offsets(&graph.csc)
     }
 
-    /// The maximum number of bytes that the tables of a pass over this many nodes use at a time.
+    /// The maximum number of bytes that the tables of a pass use at a time; `nodes` are those of each type.
     ///
     /// # Errors
     /// If libtorch does not return a tensor's shape.
-    pub fn bytes_of_tables(&self, nodes: usize) -> Result<u64, TrainError> {
+    pub fn bytes_of_tables(&self, nodes: &[usize]) -> Result<u64, TrainError> {
+        let bytes = self.kind().elt_size_in_bytes() as u64;
+        if self.model.relations().is_some() {
+            let values = self.options().values_between_relations(nodes, self.task().outputs);
+            return Ok(values.saturating_mul(bytes));
+        }
         let mut columns = 0;
         let layers = self.model.steps.iter().flat_map(|named| match &named.step {
             Step::Residual(branch) => &branch[..],
@@ -206,17 +228,20 @@ impl Trainer {
         }
         // A stage reads one table and writes another.
         let columns = columns as u64 + 2 * self.options().hidden as u64;
-        Ok(columns * nodes as u64 * self.kind().elt_size_in_bytes() as u64)
+        Ok(columns * nodes.iter().sum::<usize>() as u64 * bytes)
     }
 
-    /// Computes the requested results, for all nodes and with their whole neighbourhoods. The tables have been checked.
+    /// Computes the requested results, for all nodes and with their whole neighbourhoods. The data have been checked.
     pub(crate) fn full_pass(
         &self,
-        features: FeatureTable<'_>,
-        (whole, tables): (&WholeGraph<'_>, Tables<'_>),
+        (data, tables): (&WholeData<'_>, Tables<'_>),
         wishes: Wishes<'_>,
         ticks: Ticks<'_>,
     ) -> Result<(), TrainError> {
+        if let Some(pass) = self.relation_pass(data, tables) {
+            return wishes.logits.map_or(Ok(()), |stream| pass.run(stream, ticks));
+        }
+        let (whole, features) = data.single()?;
         let (csc, edge_features) = (&whole.csc, whole.edge_features);
         let graph = Graph { csc, edge_features, kind: self.kind(), tables };
         let (steps, rows) = (&self.model.steps[..], Rows::Features(features));
@@ -371,18 +396,4 @@ impl Trainer {
 
 fn no_layer() -> TrainError {
     TrainError::Input("a model without a layer".to_owned())
-}
-
-/// Refuses offsets that don't form lists: views of a dataset are checked, but callers can build their own.
-fn check_offsets(csc: &Csc<'_>) -> Result<(), TrainError> {
-    let ends_fit =
-        csc.indptr.first() == Some(&0) && csc.indptr.last().copied() == i64::try_from(csc.edges()).ok();
-    match csc.indptr.windows(2).position(|pair| pair[0] > pair[1]) {
-        Some(v) => Err(TrainError::Input(format!("the graph's offsets fall at node {v}"))),
-        None if !ends_fit => Err(TrainError::Input(format!(
-            "the graph's offsets do not go from 0 to its {} edges",
-            csc.edges()
-        ))),
-        None => Ok(()),
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::TrainError;
 use crate::graph::full_table::Tables;
-use crate::graph::whole_graph::WholeGraph;
+use crate::graph::whole_data::WholeData;
 use crate::input::prepared::Prepared;
 use crate::input::targets::check_finite;
 use crate::train::trainer::{Confirm, Trainer};
@@ -13,7 +13,6 @@ use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use tch::{Device, Kind, Tensor};
 use uva_batch::BatchColumns;
-use uva_graph::FeatureTable;
 use uva_graph::npy::NpyType;
 use uva_model::{Answer, TableRow, Task, TaskKind};
 
@@ -89,7 +88,7 @@ impl Trainer {
     /// contradict each other or the model, or a neighbour out of range.
     pub fn predict_full<'g>(
         &self,
-        (graph, features): (impl Into<WholeGraph<'g>>, FeatureTable<'_>),
+        data: impl Into<WholeData<'g>>,
         tables: Tables<'_>,
         (wanted, begin): (&Wanted, usize),
         questions: Questions,
@@ -98,9 +97,12 @@ impl Trainer {
     ) -> Result<(), TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let graph = graph.into();
-        self.check_tables(&graph, &features)?;
-        let (of_pass, take) = (self.ticks_of_a_pass(graph.csc.nodes()), RefCell::new(take));
+        let data = data.into();
+        self.check_data(&data)?;
+        if questions.hidden.is_some() {
+            self.model.input.check_hidden(self.options().model)?;
+        }
+        let (of_pass, take) = (self.ticks_of_a_pass(&data), RefCell::new(take));
         let mut done = 0;
         let mut tick = || {
             done += 1;
@@ -113,7 +115,7 @@ impl Trainer {
             hidden: questions.hidden.map(|layer| (layer, &mut hidden as &mut dyn Stream)),
             logits: questions.logits().then_some(&mut logits as &mut dyn Stream),
         };
-        self.full_pass(features, (&graph, tables), wishes, &mut tick)
+        self.full_pass((&data, tables), wishes, &mut tick)
     }
 
     /// Answers about the seeds of a batch, whose rows have these positions. Its labels are not read.

@@ -10,6 +10,7 @@ use super::inference_rows::InferenceRows;
 use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
 use crate::session::{train_error, train_or_batch_error};
+use crate::whole_rows::whole_rows;
 
 /// Evaluates the model on train, valid and test nodes.
 ///
@@ -32,9 +33,8 @@ pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 
         InferenceRows::Whole => {
             let trainer = on_cpu()?;
             let sets = Split::ALL.map(|split| dataset.split(split));
-            trainer
-                .evaluate_full_each(&dataset, dataset.features(), dataset.labels(), &sets)
-                .map_err(train_error)?
+            let data = whole_rows(&dataset, &model.loader)?;
+            trainer.evaluate_full_each(data, dataset.labels(), &sets).map_err(train_error)?
         }
         InferenceRows::Sampled => sampled(dataset, model)?,
     };

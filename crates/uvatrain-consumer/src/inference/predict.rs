@@ -22,6 +22,7 @@ use super::output::PredictionOutput;
 use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
 use crate::session::{train_error, train_or_batch_error};
+use crate::whole_rows::whole_rows;
 
 /// Predicts, and writes the files of the job. Files of the same job from an interrupted process are completed.
 ///
@@ -141,7 +142,7 @@ fn full(
     let trainer = on_cpu(model)?;
     let (questions, layer) = questions(job, &trainer)?;
     let beside = beside(job);
-    let needed = trainer.bytes_of_tables(dataset.nodes()).map_err(train_error)?;
+    let needed = trainer.bytes_of_tables(&dataset.schema().nodes).map_err(train_error)?;
     disk_space::check(
         &beside,
         needed,
@@ -154,7 +155,8 @@ fn full(
         return end(output, wanted, (begin, questions.hidden), false, watch);
     }
     if begin > 0 {
-        watch.note(&format!("resuming after node {begin} of {} in the last layer", dataset.nodes()));
+        let nodes = dataset.nodes_of(dataset.seed_type());
+        watch.note(&format!("resuming after node {begin} of {nodes} in the last layer"));
     }
     // The last answer to a chunk completes it.
     let last = match questions {
@@ -184,7 +186,7 @@ fn full(
     };
     let begin_at = (wanted, begin as usize);
     let passed = trainer.predict_full(
-        (dataset, dataset.features()),
+        whole_rows(dataset, &model.loader)?,
         Tables::Files(&beside),
         begin_at,
         questions,

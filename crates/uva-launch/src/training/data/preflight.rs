@@ -28,7 +28,7 @@ pub(crate) fn check(
     let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
     let count = |number: u64| grouped(&number.to_string());
     let evaluated = match shapes.nodes_evaluated {
-        Some(nodes) => format!("; `eval=full` keeps rows of all {} nodes", count(nodes as u64)),
+        Some(_) => format!("; `eval=full` keeps rows of all {} nodes", count(dataset.nodes() as u64)),
         None => String::new(),
     };
     let rows_between = match footprint.activation_bytes {
@@ -61,9 +61,9 @@ pub(crate) fn check(
 /// # Errors
 /// [`RuntimeError::Missing`] with the required and the available memory, and the reason.
 pub(super) fn check_whole_graph(dataset: &Dataset, options: &TrainerOptions) -> Result<(), RuntimeError> {
-    let nodes = dataset.nodes();
     let (input_dim, classes) = (feature_columns(dataset), outputs(dataset));
-    let shapes = Shapes { input_dim, classes, seeds: 0, nodes_evaluated: Some(nodes) };
+    let nodes_evaluated = Some(dataset.schema().nodes.clone());
+    let shapes = Shapes { input_dim, classes, seeds: 0, nodes_evaluated };
     let need = Footprint::new(options, &shapes).beside_a_gpu();
     let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
     Err(RuntimeError::missing(format!(
@@ -72,7 +72,7 @@ pub(super) fn check_whole_graph(dataset: &Dataset, options: &TrainerOptions) -> 
         gib(need),
         limit.name,
         gib(limit.bytes),
-        grouped(&nodes.to_string()),
+        grouped(&dataset.nodes().to_string()),
         options.hidden,
         limit.remedy,
     )))
@@ -88,7 +88,7 @@ fn shapes(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Sh
         input_dim: feature_columns(dataset),
         classes: outputs(dataset),
         seeds: batch_size,
-        nodes_evaluated: (options.evaluate_by == EvaluateBy::Full).then(|| dataset.nodes()),
+        nodes_evaluated: (options.evaluate_by == EvaluateBy::Full).then(|| dataset.schema().nodes.clone()),
     }
 }
 

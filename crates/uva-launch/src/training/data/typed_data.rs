@@ -7,6 +7,7 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 use super::model_data::ModelData;
+use super::preflight;
 use crate::training::aggregate::AggregateVerdict;
 use crate::training::job::{EvaluateBy, TrainingOptions};
 use crate::training::relation_training::of_one_relation;
@@ -55,19 +56,16 @@ impl ModelData for TypedData<'_> {
         ["a graph of one node type and one relation", "a typed graph", "the dataset"]
     }
 
-    fn check_evaluation(&self, by: EvaluateBy) -> Result<(), RuntimeError> {
-        match by {
-            EvaluateBy::Sampled => Ok(()),
-            EvaluateBy::Full => Err(RuntimeError::usage(format!(
-                "not supported yet for typed graphs, and {} is one: use `eval=sampled`",
-                self.dataset.path().display()
-            ))
-            .with_option("eval", "full")),
-        }
+    fn check_evaluation(&self, _by: EvaluateBy) -> Result<(), RuntimeError> {
+        Ok(())
     }
 
     fn blocks(&self, model: &TrainerOptions) -> Option<usize> {
         Some(model.blocks())
+    }
+
+    fn check_memory(&self, model: &TrainerOptions) -> Result<(), RuntimeError> {
+        preflight::check_whole_graph(self.dataset, model)
     }
 
     fn lacks(&self, model: &TrainerOptions) -> Option<String> {

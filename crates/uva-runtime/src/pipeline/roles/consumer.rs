@@ -203,6 +203,11 @@ impl BatchReceiver {
         self.plan.schedule.item(position, turn).is_beside(of)
     }
 
+    /// The options of the batches.
+    pub fn loader_options(&self) -> &LoaderOptions {
+        &self.plan.options
+    }
+
     /// Records that a split is evaluated on full neighbourhoods, after the epoch of that number, or the end of the
     /// evaluation. If this consumer fails, the message mentions it.
     pub fn note_evaluation(&self, of: Option<(Split, u32)>) {

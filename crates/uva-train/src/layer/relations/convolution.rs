@@ -16,8 +16,6 @@ use uva_model::{LayerWiring, RelationWeights, RootKind, TrainerOptions};
 pub(crate) struct RelationConvolution {
     weights: Weights,
     roots: Vec<Root>,
-    /// The root of each destination type.
-    root_of: Vec<usize>,
     relations: usize,
 }
 
@@ -38,8 +36,8 @@ enum Weights {
 
 /// A map of own rows.
 struct Root {
-    /// The type that it is for; `None` for all.
-    name: Option<String>,
+    /// The type that it is for, and its name; `None` for all.
+    of_type: Option<(usize, String)>,
     /// [inputs, outputs].
     weight: Tensor,
     bias: Tensor,
@@ -170,22 +168,24 @@ impl RelationConvolution {
         let inputs = destinations.first().map_or(0, |&of_type| widths[of_type]);
         let weights = Weights::new(options, [relations, inputs, outputs], place, random)?;
         let by_type = options.root == RootKind::Type;
-        let names: Vec<Option<String>> = if by_type {
-            destinations.iter().map(|&of_type| Some(types[of_type].to_owned())).collect()
+        let of_types: Vec<Option<(usize, String)>> = if by_type {
+            destinations.iter().map(|&of_type| Some((of_type, types[of_type].to_owned()))).collect()
         } else {
             vec![None]
         };
-        let root = |name| {
+        let root = |of_type| {
             let weight = glorot(&[inputs, outputs], inputs + outputs, place, random)?;
-            Ok(Root { name, weight, bias: Tensor::f_zeros([outputs as i64], place)? })
+            Ok(Root { of_type, weight, bias: Tensor::f_zeros([outputs as i64], place)? })
         };
-        let root_of = (0..destinations.len()).map(|number| if by_type { number } else { 0 });
-        Ok(Self {
-            weights,
-            root_of: root_of.collect(),
-            roots: names.into_iter().map(root).collect::<Result<_, TrainError>>()?,
-            relations,
-        })
+        let roots = of_types.into_iter().map(root).collect::<Result<_, TrainError>>()?;
+        Ok(Self { weights, roots, relations })
+    }
+
+    /// The number of the root of a destination type.
+    fn root_of(&self, of_type: usize) -> Result<usize, TrainError> {
+        let is_it = |root: &Root| root.of_type.as_ref().is_none_or(|(own, _)| *own == of_type);
+        let missing = || TrainError::Input(format!("node type {of_type} is not a destination of the layer"));
+        self.roots.iter().position(is_it).ok_or_else(missing)
     }
 
     /// The parameters of layer `number`, in the order of PyG's module.
@@ -193,8 +193,8 @@ impl RelationConvolution {
         let of_layer =
             |name: &str, tensor: &Tensor| (format!("convs.{number}.{name}"), tensor.shallow_clone());
         let of_roots = |part: &str, tensor: fn(&Root) -> &Tensor| {
-            let named = |root: &Root| match &root.name {
-                Some(name) => of_layer(&format!("{part}.{name}"), tensor(root)),
+            let named = |root: &Root| match &root.of_type {
+                Some((_, name)) => of_layer(&format!("{part}.{name}"), tensor(root)),
                 None => of_layer(part, tensor(root)),
             };
             self.roots.iter().map(named).collect::<Vec<_>>()
@@ -216,8 +216,8 @@ impl RelationConvolution {
         let (mut out, mut means) = (TypeRows::none(x.types()), Vec::new());
         means.resize_with(blocks.len(), || None);
         let matrices = self.weights.matrices(self.relations)?;
-        for (&of_type, &root) in wiring.destinations.iter().zip(&self.root_of) {
-            let Root { weight, bias, .. } = &self.roots[root];
+        for &of_type in &wiring.destinations {
+            let Root { weight, bias, .. } = &self.roots[self.root_of(of_type)?];
             let own = own_rows(wiring, x, blocks, of_type)?;
             let mut rows = bias.f_addmm(&own, weight)?;
             for (place, of) in wiring.leading_into(of_type) {
@@ -242,7 +242,8 @@ impl RelationConvolution {
         let mut of_x = TypeRows::none(x.types());
         let mut of_matrices: Vec<Tensor> = matrices.iter().map(|_| Tensor::new()).collect();
         let mut of_roots: Vec<Option<[Tensor; 2]>> = self.roots.iter().map(|_| None).collect();
-        for (&of_type, &root) in wiring.destinations.iter().zip(&self.root_of) {
+        for &of_type in &wiring.destinations {
+            let root = self.root_of(of_type)?;
             let gradient = of_out.get(of_type)?;
             let own = own_rows(wiring, x, blocks, of_type)?;
             let of_root = [own.f_tr()?.f_mm(gradient)?, column_sums(gradient)?];

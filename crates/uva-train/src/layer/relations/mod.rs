@@ -9,7 +9,7 @@ mod mean_map;
 mod relation_layer;
 mod sage;
 mod transformer;
-mod type_rows;
+pub(crate) mod type_rows;
 
 use self::layer_shape::LayerShape;
 use self::relation_layer::RelationLayer;
@@ -21,7 +21,7 @@ use crate::nn::dropout::Draws;
 use crate::nn::random::SplitMix64;
 use crate::nn::rowwise::Linear;
 use tch::{Device, Kind, Tensor};
-use uva_model::{InputMaps, TrainerOptions, Wiring};
+use uva_model::{InputMaps, LayerWiring, TrainerOptions, Wiring};
 
 /// The layers of a network, with the activation and dropout of each type's rows between them.
 pub(crate) struct RelationNetwork {
@@ -54,9 +54,12 @@ struct SavedLayer {
     /// The input of the layer.
     x: TypeRows,
     of_layer: relation_layer::Saved,
-    /// The activation of each type after the layer; empty after the last.
-    activated: Vec<(usize, activation::Saved)>,
+    /// Empty after the last layer.
+    activated: Activated,
 }
+
+/// The activation of each type after a layer.
+type Activated = Vec<(usize, activation::Saved)>;
 
 impl RelationNetwork {
     /// A network of `options` to `outputs` logits.
@@ -152,14 +155,8 @@ impl RelationNetwork {
         }
         let (mut x, mut unmapped) = (TypeRows::none(self.types), Vec::new());
         for (place, (&of_type, rows)) in inputs.iter().zip(tables).enumerate() {
-            match self.inputs.get(place) {
-                Some((_, map)) => {
-                    let (mut mapped, mut state) = (map.forward(&rows)?, None);
-                    if self.activates_inputs {
-                        let (out, saved) =
-                            Activation::Relu.forward(mapped, draws.as_deref_mut(), self.dropout)?;
-                        (mapped, state) = (out, Some(saved));
-                    }
+            match self.mapped_input(place, &rows, draws.as_deref_mut())? {
+                Some((mapped, state)) => {
                     x.set(of_type, mapped);
                     unmapped.push((rows, state));
                 }
@@ -167,19 +164,10 @@ impl RelationNetwork {
             }
         }
         let mut saved = Vec::with_capacity(self.layers.len());
-        for (number, (layer, wiring)) in self.layers.iter().zip(wirings).enumerate() {
+        for (number, wiring) in wirings.iter().enumerate() {
             let (own, rest) = blocks.split_at_checked(wiring.relations.len()).ok_or_else(other_blocks)?;
             blocks = rest;
-            let (mut out, of_layer) = layer.forward(wiring, &x, own, &self.gradient_types(number))?;
-            let mut activated = Vec::new();
-            if number + 1 < self.layers.len() {
-                for &of_type in &wiring.destinations {
-                    let draws = draws.as_deref_mut();
-                    let (rows, state) = self.activation.forward(out.take(of_type)?, draws, self.dropout)?;
-                    out.set(of_type, rows);
-                    activated.push((of_type, state));
-                }
-            }
+            let (out, of_layer, activated) = self.step(number, wiring, &x, own, draws.as_deref_mut())?;
             saved.push(SavedLayer { x, of_layer, activated });
             x = out;
         }
@@ -188,6 +176,87 @@ impl RelationNetwork {
             Some(map) => (map.forward(&last)?, Saved { unmapped, layers: saved, last: Some(last) }),
             None => (last, Saved { unmapped, layers: saved, last: None }),
         })
+    }
+
+    /// The input rows at a place after their map, and the state of the ReLU after it; `None` if the first layer reads them
+    /// unchanged.
+    fn mapped_input(
+        &self,
+        place: usize,
+        rows: &Tensor,
+        draws: Option<&mut Draws>,
+    ) -> Result<Option<(Tensor, Option<activation::Saved>)>, TrainError> {
+        let Some((_, map)) = self.inputs.get(place) else { return Ok(None) };
+        let mapped = map.forward(rows)?;
+        if !self.activates_inputs {
+            return Ok(Some((mapped, None)));
+        }
+        let (out, state) = Activation::Relu.forward(mapped, draws, self.dropout)?;
+        Ok(Some((out, Some(state))))
+    }
+
+    /// The rows of the destinations in `wiring` after layer `number`, with the activation that follows it.
+    fn step(
+        &self,
+        number: usize,
+        wiring: &LayerWiring,
+        x: &TypeRows,
+        blocks: &[Block<'_>],
+        mut draws: Option<&mut Draws>,
+    ) -> Result<(TypeRows, relation_layer::Saved, Activated), TrainError> {
+        let layer = self.layers.get(number).ok_or_else(other_blocks)?;
+        let (mut out, of_layer) = layer.forward(wiring, x, blocks, &self.gradient_types(number))?;
+        let mut activated = Vec::new();
+        if number + 1 < self.layers.len() {
+            for &of_type in &wiring.destinations {
+                let draws = draws.as_deref_mut();
+                let (rows, state) = self.activation.forward(out.take(of_type)?, draws, self.dropout)?;
+                out.set(of_type, rows);
+                activated.push((of_type, state));
+            }
+        }
+        Ok((out, of_layer, activated))
+    }
+
+    /// The relations that each layer uses, and the types whose input rows are read.
+    pub(crate) fn wiring(&self) -> &Wiring {
+        &self.wiring
+    }
+
+    /// Number of node types.
+    pub(crate) fn types(&self) -> usize {
+        self.types
+    }
+
+    /// Whether the input rows are mapped before the first layer.
+    pub(crate) fn maps_inputs(&self) -> bool {
+        !self.inputs.is_empty()
+    }
+
+    /// The input rows at a place as the first layer reads them. Nothing is dropped.
+    pub(crate) fn input(&self, place: usize, rows: Tensor) -> Result<Tensor, TrainError> {
+        Ok(self.mapped_input(place, &rows, None)?.map_or(rows, |(mapped, _)| mapped))
+    }
+
+    /// The rows of the destinations of one type, as the next layer or the map of outputs reads them. `blocks` are those of
+    /// the layer's relations, of which only those into this type are read. Nothing is dropped.
+    pub(crate) fn rows_of_type(
+        &self,
+        (number, of_type): (usize, usize),
+        x: &TypeRows,
+        blocks: &[Block<'_>],
+    ) -> Result<Tensor, TrainError> {
+        let relations = self.wiring.layers.get(number).ok_or_else(other_blocks)?.relations.clone();
+        let wiring = LayerWiring { relations, destinations: vec![of_type] };
+        self.step(number, &wiring, x, blocks, None)?.0.take(of_type)
+    }
+
+    /// The logits from the target's rows after the last layer.
+    pub(crate) fn logits(&self, last: Tensor) -> Result<Tensor, TrainError> {
+        match &self.output {
+            Some(map) => map.forward(&last),
+            None => Ok(last),
+        }
     }
 
     /// Gradients of the parameters, in their order, and of the input rows that are trained, in their order, from that of

@@ -15,8 +15,8 @@ use uva_model::{LayerWiring, RelationSum, RootKind, TrainerOptions};
 /// Σ_r (W_r mean_r(x_u) + b_r) + R x_v + c. With the mean of relations the sum is divided by their number.
 pub(crate) struct SageRelations {
     maps: Vec<RelationMap>,
-    /// The maps of own rows, of each destination type; empty unless roots are by type.
-    roots: Vec<(String, Linear)>,
+    /// The maps of own rows, of each destination type with its name; empty unless roots are by type.
+    roots: Vec<(usize, String, Linear)>,
     is_mean: bool,
 }
 
@@ -79,7 +79,7 @@ impl SageRelations {
         if options.root == RootKind::Type {
             for &of_type in &wiring.destinations {
                 let map = Linear::as_in_torch((widths[of_type], outputs), place, random)?;
-                roots.push((types[of_type].to_owned(), map));
+                roots.push((of_type, types[of_type].to_owned(), map));
             }
         }
         Ok(Self { maps, roots, is_mean: options.relation_sum == RelationSum::Mean })
@@ -94,7 +94,7 @@ impl SageRelations {
             named.push((format!("{prefix}.lin_l.bias"), bias.shallow_clone()));
             named.extend(root.iter().map(|root| (format!("{prefix}.lin_r.weight"), root.shallow_clone())));
         }
-        for (name, map) in &self.roots {
+        for (_, name, map) in &self.roots {
             let prefix = format!("roots.{number}.{name}");
             let parts = map.parameters().into_iter();
             named.extend(parts.map(|(part, tensor)| (format!("{prefix}.{part}"), tensor.shallow_clone())));
@@ -111,6 +111,11 @@ impl SageRelations {
         let mut tensors = wiring.leading_into(of_type).filter_map(|(place, _)| tensor(place));
         let Some(first) = tensors.next() else { return Ok(None) };
         tensors.try_fold(first, |sum, more| Ok(sum.f_add(&more)?)).map(Some)
+    }
+
+    /// The map of own rows of a destination type, if roots are by type.
+    fn root(&self, of_type: usize) -> Option<&Linear> {
+        self.roots.iter().find(|(own, ..)| *own == of_type).map(|(.., map)| map)
     }
 
     /// The sum of the maps of own rows by relation, which is applied once.
@@ -136,7 +141,7 @@ impl SageRelations {
     ) -> Result<(TypeRows, Saved), TrainError> {
         let (mut out, mut saved) = (TypeRows::none(x.types()), Vec::new());
         saved.resize_with(blocks.len(), || None);
-        for (number, &of_type) in wiring.destinations.iter().enumerate() {
+        for &of_type in &wiring.destinations {
             let count =
                 wiring.leading_into(of_type).next().map_or(0, |(place, _)| blocks[place].destinations);
             let bias = |place: usize| Some(self.maps[place].bias.shallow_clone());
@@ -156,7 +161,7 @@ impl SageRelations {
             if let Some(share) = self.share(wiring, of_type) {
                 rows = rows.f_mul_scalar_(share)?;
             }
-            if let Some((_, map)) = self.roots.get(number) {
+            if let Some(map) = self.root(of_type) {
                 rows = rows.f_add_(&map.forward(&own(x)?)?)?;
             }
             out.set(of_type, rows);
@@ -178,7 +183,7 @@ impl SageRelations {
         let mut of_maps: Vec<Vec<Tensor>> = Vec::new();
         of_maps.resize_with(self.maps.len(), Vec::new);
         let mut of_roots = Vec::new();
-        for (number, &of_type) in wiring.destinations.iter().enumerate() {
+        for &of_type in &wiring.destinations {
             let whole = gradients.get(of_type)?;
             let count = whole.size2()?.0;
             let gradient = match self.share(wiring, of_type) {
@@ -215,7 +220,7 @@ impl SageRelations {
                 of_maps[place] = vec![of_weight, of_bias.shallow_clone()];
                 of_maps[place].extend(of_root.as_ref().map(Tensor::shallow_clone));
             }
-            if let Some((_, map)) = self.roots.get(number) {
+            if let Some(map) = self.root(of_type) {
                 let all = x.get(of_type)?;
                 let own = all.f_narrow(0, 0, count)?;
                 let (of_root, of_own) = map.backward(&own, whole, needed.contain(of_type))?;

@@ -67,7 +67,7 @@ fn losses_and_parameters_equal_those_of_a_network_that_sums_lists_itself() {
         let ids: Vec<i64> = (0..graph.nodes() as i64).collect();
         let labels = Labels::Single(&graph.labels);
         let judged = [(&sums, graph.table()), (&takes, table)]
-            .map(|(trainer, table)| trainer.evaluate_full(graph.whole(), table, labels, &ids).unwrap());
+            .map(|(trainer, table)| trainer.evaluate_full((graph.whole(), table), labels, &ids).unwrap());
         assert_eq!(judged[0].correct, judged[1].correct, "{model:?}");
         assert!((judged[0].loss_sum - judged[1].loss_sum).abs() < 1e-4, "{model:?}: {judged:?}");
     }

@@ -68,7 +68,7 @@ fn a_trainer_on_a_device_equals_one_on_the_cpu_to_rounding() {
         assert_close(&train(&mut device, &graph, 0..10), &expected);
         let ids: Vec<i64> = (0..50).collect();
         let labels = Labels::Single(&graph.labels);
-        let full = |t: &Trainer| t.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
+        let full = |t: &Trainer| t.evaluate_full((graph.whole(), graph.table()), labels, &ids).unwrap();
         assert!((full(&device).loss_sum - full(&host).loss_sum).abs() < 1e-2);
         // Host memory is copied over.
         let batch = graph.batch(&[0, 1, 2, 5, 6], &[3, 4]);

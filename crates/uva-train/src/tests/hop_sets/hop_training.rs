@@ -286,7 +286,7 @@ fn batches_of_another_sort_or_number_of_hops_are_refused() {
         "a batch of sampled blocks for `model=sign`, which takes rows of a hop set"
     );
     let error =
-        trainer.evaluate_full(graph.csc(), graph.table(), Labels::Single(&graph.labels), &[1]).unwrap_err();
+        trainer.evaluate_full((graph.csc(), graph.table()), Labels::Single(&graph.labels), &[1]).unwrap_err();
     assert_eq!(
         error.to_string(),
         "a pass over the whole graph for `model=sign`, which takes rows of a hop set"

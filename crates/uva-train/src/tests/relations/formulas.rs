@@ -268,7 +268,7 @@ fn reference(batch: &TypedBatch, trainer: &Trainer) -> Tensor {
     Reference { batch, options: trainer.options(), parameters }.logits()
 }
 
-fn every_kind() -> Vec<TrainerOptions> {
+pub(super) fn every_kind() -> Vec<TrainerOptions> {
     let mut all = Vec::new();
     for root in [RootKind::Relation, RootKind::Type, RootKind::None] {
         for relation_sum in [RelationSum::Sum, RelationSum::Mean] {
@@ -292,7 +292,7 @@ fn every_kind() -> Vec<TrainerOptions> {
     all
 }
 
-fn name(options: &TrainerOptions) -> String {
+pub(super) fn name(options: &TrainerOptions) -> String {
     let TrainerOptions { model, root, relation_sum, relation_weights, hidden, heads, .. } = options;
     let columns = options.graph.as_ref().unwrap().types[0].columns;
     format!("{model:?} {root:?} {relation_sum:?} {relation_weights:?} {columns:?} {hidden} {heads}")

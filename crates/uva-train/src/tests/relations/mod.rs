@@ -4,3 +4,4 @@ mod batches;
 mod embeddings;
 mod formulas;
 mod refusals;
+mod whole_graphs;

@@ -94,7 +94,7 @@ fn bytes_cover_parameters_moments_gradients_logits_and_evaluation_tables() {
     assert_eq!(told.training_bytes, 16 * parameters + 2 * 4 * 10 * 5);
     assert_eq!((told.on_host(), told.beside_a_gpu()), (told.training_bytes, 0));
     // The first layer reads the dataset's table, the second the first one's.
-    let fully = Shapes { nodes_evaluated: Some(1000), ..SHAPES };
+    let fully = Shapes { nodes_evaluated: Some(vec![1000]), ..SHAPES };
     let told = Footprint::new(&options, &fully);
     assert_eq!(told.evaluation_bytes, 4 * 1000 * 32);
     assert_eq!(told.on_host(), 12 * parameters + told.evaluation_bytes);
@@ -114,7 +114,7 @@ fn sizes_beyond_64_bits_are_the_largest_and_nothing_overflows() {
             input_dim: usize::MAX,
             classes: usize::MAX,
             seeds: usize::MAX,
-            nodes_evaluated: Some(usize::MAX),
+            nodes_evaluated: Some(vec![usize::MAX]),
         };
         assert_eq!(Footprint::new(&options, &shapes).on_host(), u64::MAX);
     }

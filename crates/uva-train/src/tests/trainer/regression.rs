@@ -89,7 +89,7 @@ fn errors_equal_the_dense_models_in_one_batch_in_two_and_by_layer() {
             assert_is(&sum, "in two batches");
             let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
             let labels = Labels::Regression { columns: Some(COLUMNS), values: &all };
-            let full = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
+            let full = trainer.evaluate_full((graph.whole(), graph.table()), labels, &ids).unwrap();
             assert_is(&full, "layer by layer");
         }
     }
@@ -127,7 +127,7 @@ fn numbers_are_learned_by_either_loss_and_the_same_through_tensors() {
         assert!(losses[losses.len() - 1] < 0.15 * losses[0], "{loss}: {losses:?}");
         let ids: Vec<i64> = (0..100).collect();
         let labels = Labels::Regression { columns: Some(COLUMNS), values: &all };
-        let found = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
+        let found = trainer.evaluate_full((graph.whole(), graph.table()), labels, &ids).unwrap();
         assert!(found.judged_by(metric).unwrap() < 0.15, "{loss}: {found:?}");
         assert_eq!(train(&graph, &all, &mut again, 100, false), losses);
         assert_eq!(parameter_bits(&again), parameter_bits(&trainer));

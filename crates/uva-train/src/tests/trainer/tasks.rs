@@ -88,7 +88,7 @@ fn several_labels_a_node_have_the_loss_hits_and_area_of_the_dense_model() {
         assert_close(&found, expected, "blocks");
         let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
         let all = Labels::Multi { classes: CLASSES, values: &labels };
-        let found = trainer.evaluate_full(graph.whole(), graph.table(), all, &ids).unwrap();
+        let found = trainer.evaluate_full((graph.whole(), graph.table()), all, &ids).unwrap();
         assert_close(&found, expected, "layer by layer");
         // In two batches.
         let mut sum = Evaluation::default();
@@ -112,13 +112,13 @@ fn two_classes_are_judged_by_the_lead_of_the_second_over_labelled_nodes() {
         labelled.map(|v| (logits[v][1] - logits[v][0], graph.labels[v] == 1)).collect();
     let ids: Vec<i64> = (0..60).collect();
     let found =
-        trainer.evaluate_full(graph.whole(), graph.table(), Labels::Single(&graph.labels), &ids).unwrap();
+        trainer.evaluate_full((graph.whole(), graph.table()), Labels::Single(&graph.labels), &ids).unwrap();
     assert_eq!(found.judged_by(Metric::RocAuc), area(&answers));
     assert_eq!(found.judged_by(Metric::Accuracy), found.accuracy());
     // A task judged by accuracy keeps no answers.
     let plain = Trainer::new(&options(ModelKind::Sage, 8, 2), 6, 2, TrainDevice::Cpu).unwrap();
     let found =
-        plain.evaluate_full(graph.whole(), graph.table(), Labels::Single(&graph.labels), &ids).unwrap();
+        plain.evaluate_full((graph.whole(), graph.table()), Labels::Single(&graph.labels), &ids).unwrap();
     assert_eq!((found.roc_auc(), found.judged_by(Metric::RocAuc)), (None, None));
 }
 
@@ -163,7 +163,7 @@ fn several_labels_a_node_are_learned_and_the_same_through_tensors() {
     assert!(losses[losses.len() - 1] < 0.5 * losses[0], "{losses:?}");
     let ids: Vec<i64> = (0..100).collect();
     let all = Labels::Multi { classes: CLASSES, values: &labels };
-    let found = trainer.evaluate_full(graph.whole(), graph.table(), all, &ids).unwrap();
+    let found = trainer.evaluate_full((graph.whole(), graph.table()), all, &ids).unwrap();
     assert!(found.roc_auc().unwrap() > 0.9 && found.accuracy().unwrap() > 0.9, "{found:?}");
     assert_eq!(train(&graph, &labels, &mut again, 30, false), losses);
     assert_eq!(parameter_bits(&again), parameter_bits(&trainer));

@@ -62,7 +62,7 @@ fn the_loss_of_a_toy_problem_falls_and_its_classes_are_found() {
         assert!(last < 0.5 * first, "{model:?}: from {first} to {last}");
         let ids: Vec<i64> = (0..120).collect();
         let labels = Labels::Single(&graph.labels);
-        let evaluation = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
+        let evaluation = trainer.evaluate_full((graph.whole(), graph.table()), labels, &ids).unwrap();
         assert_eq!(evaluation.labelled, graph.labels.iter().filter(|&&label| label >= 0).count());
         assert!(evaluation.accuracy().unwrap() > 0.8, "{model:?}: {evaluation:?}");
         assert!(evaluation.mean_loss().unwrap() < f64::from(first), "{model:?}: {evaluation:?}");
@@ -334,7 +334,7 @@ fn tables_that_contradict_each_other_are_refused() {
     let trainer = Trainer::new(&options(ModelKind::Gcn, 4, 2), 4, 3, TrainDevice::Cpu).unwrap();
     let labels = Labels::Single(&graph.labels);
     let refused = |csc, table, labels, ids: &[i64], part: &str| {
-        let error = trainer.evaluate_full(csc, table, labels, ids).unwrap_err();
+        let error = trainer.evaluate_full((csc, table), labels, ids).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
     };
     refused(graph.csc(), graph.table(), labels, &[40], "node id 40");
