@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use uva_batch::BatchLayout;
 use uva_graph::{Dataset, Split};
 use uva_plan::{CachePlan, CachedKinds};
 
@@ -305,14 +306,24 @@ fn placed(
 }
 
 /// The shapes that batches are padded to, for the metrics.
-fn padded(shapes: &StaticShapes) -> Value {
+fn padded(shapes: &StaticShapes, layout: &BatchLayout) -> Value {
+    let metagraph = layout.metagraph();
     let (nodes, edges) = shapes.waste();
     let share = |value: f64| (value * 1e4).round() / 1e4;
-    json!({
+    let edges_of = |of| (0..shapes.layers()).map(|layer| shapes.block(layer, of).edges).collect::<Vec<_>>();
+    let by_relation: Vec<_> = metagraph.relations().map(edges_of).collect();
+    let mut made = json!({
         "nodes": shapes.nodes(),
-        "edges": (0..shapes.layers()).map(|layer| shapes.layer(layer).edges).collect::<Vec<_>>(),
+        "edges": (0..shapes.layers())
+            .map(|layer| by_relation.iter().map(|edges| edges[layer]).sum())
+            .collect::<Vec<usize>>(),
         "waste": { "nodes": share(nodes), "edges": share(edges) },
-    })
+    });
+    if !layout.is_homogeneous() {
+        made["nodes_by_type"] = metagraph.types().map(|of| shapes.nodes_of(of)).collect();
+        made["edges_by_relation"] = json!(by_relation);
+    }
+    made
 }
 
 fn search(
@@ -471,7 +482,7 @@ impl PreparedRun {
             in_force["seed_order"] = order.in_force();
         }
         if let Some(shapes) = &loader.shapes {
-            in_force["pad"] = padded(shapes);
+            in_force["pad"] = padded(shapes, &self.plan.layout);
         }
         if let Some(mut slots) = self.plan.gpu_slots() {
             slots.reason = Spelling::CommandLine.sentence(&slots.reason);

@@ -13,6 +13,7 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
 use uva_runtime::tune::planning;
 use uva_runtime::{Batch, Cursor, Expand, Labels, LoaderOptions, Passes, Runtime, SamplerKind, Split};
+use uva_sample::RelationEnds;
 
 fn options() -> LoaderOptions {
     LoaderOptions {
@@ -54,7 +55,7 @@ fn started(dataset: &Arc<Dataset>, options: &LoaderOptions) -> Runtime {
 /// Shapes with these numbers, instead of estimated ones.
 fn shapes(nodes: &[usize], edges: &[usize], keeps: bool) -> StaticShapes {
     use uva_runtime::spec::OptionValue;
-    let text = serde_json::json!({ "nodes": nodes, "edges": edges, "keeps": keeps, "mean": [1, 1] });
+    let text = serde_json::json!({ "nodes": nodes, "edges": edges, "keeps": keeps, "mean": [1, 1], "relations": [RelationEnds::ONLY] });
     StaticShapes::of_json(&text).unwrap()
 }
 
@@ -75,7 +76,7 @@ fn compare(padded: &Batch, plain: &Batch, shapes: &StaticShapes, dataset: &Datas
     let mut ends = vec![plain.seed_count()];
     ends.extend((0..layers).map(|layer| plain.counts(layer).sources));
     let sizes: Vec<usize> = if padded.is_padded() {
-        shapes.nodes().to_vec()
+        shapes.nodes()
     } else {
         std::iter::once(ends[0]).chain(ends.windows(2).map(|pair| pair[1] - pair[0])).collect()
     };
@@ -245,7 +246,7 @@ fn a_batch_that_does_not_fit_keeps_its_size() {
     let edges = [estimated.layer(0).edges, estimated.layer(1).edges];
     // Slightly less than the mean of each count: some batches are larger, others are not.
     let small = |level: usize| {
-        let mut nodes = estimated.nodes().to_vec();
+        let mut nodes = estimated.nodes();
         nodes[level] = mean(&dataset, |batch| {
             let found = [batch.seed_count(), batch.counts(0).sources - batch.seed_count()];
             found.get(level).copied().unwrap_or(batch.counts(1).sources - batch.counts(1).destinations)
@@ -260,7 +261,7 @@ fn a_batch_that_does_not_fit_keeps_its_size() {
     for layer in [0, 1] {
         let mut edges = edges;
         edges[layer] = mean(&dataset, |batch| batch.counts(layer).edges);
-        let shapes = Some(shapes(estimated.nodes(), &edges, false));
+        let shapes = Some(shapes(&estimated.nodes(), &edges, false));
         let (padded, others) = compared(&dataset, &LoaderOptions { shapes, ..options() });
         assert!(padded > 5 && others > 5, "layer {layer}: {padded} and {others}");
     }
