@@ -1,6 +1,7 @@
 //! The static shapes that a run's batches are padded to.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use smallvec::SmallVec;
 use uva_graph::{NodeType, Relation};
 use uva_sample::{BatchBounds, BatchCounts, BlockSize, Expand, MAX_LAYERS, RelationEnds, TypeSize};
@@ -131,6 +132,28 @@ impl StaticShapes {
         (share(self.mean.0, padded.nodes()), share(self.mean.1, padded.edges()))
     }
 
+    /// The shapes for the metrics: nodes of each level, edges of each block, and the shares of padding; of a typed graph
+    /// nodes and edges also by type and relation.
+    #[must_use]
+    pub fn in_force(&self) -> Value {
+        let (nodes, edges) = self.waste();
+        let share = |value: f64| (value * 1e4).round() / 1e4;
+        let layers = || 0..self.layers();
+        let edges_of = |of| layers().map(|layer| self.block(layer, of).edges).collect::<Vec<_>>();
+        let by_relation: Vec<Vec<usize>> = self.all_relations().map(edges_of).collect();
+        let edges_of_layer = |layer: usize| by_relation.iter().map(|edges| edges[layer]).sum::<usize>();
+        let mut made = json!({
+            "nodes": self.nodes(),
+            "edges": layers().map(edges_of_layer).collect::<Vec<_>>(),
+            "waste": { "nodes": share(nodes), "edges": share(edges) },
+        });
+        if self.types() > 1 || by_relation.len() > 1 {
+            made["nodes_by_type"] = self.all_types().map(|of| self.nodes_of(of)).collect();
+            made["edges_by_relation"] = json!(by_relation);
+        }
+        made
+    }
+
     /// Layers of a batch.
     #[must_use]
     pub fn layers(&self) -> usize {
@@ -211,13 +234,17 @@ impl StaticShapes {
     /// The counts of a padded batch.
     #[must_use]
     pub fn counts(&self) -> BatchCounts {
-        let types = (0..self.types()).map(|of| NodeType(of as u16)).map(|of| TypeSize {
+        let types = self.all_types().map(|of| TypeSize {
             seeds: self.nodes_at(0, of),
             nodes: self.before_level(self.layers() + 1, of),
         });
         let blocks = (0..self.layers())
             .flat_map(|layer| self.all_relations().map(move |relation| self.block(layer, relation)));
         BatchCounts::of_sizes(types, self.relations.len(), blocks)
+    }
+
+    fn all_types(&self) -> impl Iterator<Item = NodeType> + use<> {
+        (0..self.types()).map(|of| NodeType(of as u16))
     }
 
     fn all_relations(&self) -> impl Iterator<Item = Relation> + use<> {
@@ -362,6 +389,53 @@ mod tests {
         let mut bounds = bounds();
         shapes.extend(&mut bounds);
         assert_eq!((bounds.seeds(), bounds.blocks[0].destinations), (16, 16));
+    }
+
+    #[test]
+    fn each_type_and_relation_has_its_shape_and_unreachable_ones_none() {
+        let (paper, author) = (NodeType(0), NodeType(1));
+        let ends = |source, destination| RelationEnds { source, destination };
+        let relations = vec![ends(author, paper), ends(paper, author)];
+        let block = |destinations, sources, edges| BlockSize { destinations, sources, edges };
+        let size = |seeds, nodes| TypeSize { seeds, nodes };
+        // Seeds are papers. The first hop finds authors, the second papers of theirs and further authors.
+        let counts = |authors: usize, papers: usize, more: usize| {
+            let blocks = [
+                block(10, authors, 30),
+                block(0, 10, 0),
+                block(10, authors + more, 28),
+                block(authors, 10 + papers, 2 * papers),
+            ];
+            BatchCounts::of_sizes([size(10, 10 + papers), size(0, authors + more)], 2, blocks)
+        };
+        let bounds = BatchBounds {
+            types: vec![size(10, 1000), size(0, 1000)],
+            blocks: vec![block(10, 40, 40), block(0, 10, 0), block(10, 80, 40), block(40, 1000, 400)],
+            relations,
+            edge_ids: false,
+            weights: false,
+        };
+        let shapes = StaticShapes::estimate(&[counts(20, 50, 0)], Expand::All, &bounds);
+        assert_eq!(shapes.nodes_of(paper), [16, 0, 56]);
+        assert_eq!(shapes.nodes_of(author), [0, 24, 8]);
+        assert_eq!((shapes.nodes(), shapes.seeds(), shapes.all_nodes()), (vec![16, 24, 64], 16, 104));
+        assert_eq!(shapes.block(0, Relation(0)), block(16, 24, 32));
+        assert_eq!(shapes.block(0, Relation(1)), block(0, 16, 0));
+        assert_eq!(shapes.block(1, Relation(0)), block(16, 32, 32));
+        assert_eq!(shapes.block(1, Relation(1)), block(24, 72, 104));
+        assert_eq!(StaticShapes::of_text(&shapes.text()), Some(shapes.clone()));
+        let padding = shapes.padding(&counts(20, 50, 7)).unwrap();
+        // The second hop reaches papers again, though the first found none: its padding is that of the seeds.
+        assert_eq!(padding.edges_to(1, 0, Relation(0)), (4, 2));
+        assert_eq!(
+            (padding.edges_to(1, 1, Relation(0)), padding.edges_to(1, 1, Relation(1))),
+            ((0, 0), (4, 2))
+        );
+        assert_eq!((padding.more_nodes(0, author), padding.more_nodes(2, author)), (0, 1));
+        assert!(shapes.padding(&counts(20, 50, 8)).is_none(), "no place for an author of padding in level 2");
+        assert!(shapes.padding(&counts(24, 50, 0)).is_none(), "nor in level 1");
+        assert!(shapes.padding(&counts(20, 56, 0)).is_none(), "nor for a paper");
+        assert!(shapes.padding(&counts(20, 53, 0)).is_none(), "an edge too many");
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use uva_batch::BatchLayout;
 use uva_graph::{Dataset, Split};
 use uva_plan::{CachePlan, CachedKinds};
 
@@ -25,7 +24,7 @@ use uva_runtime::tune::planning::{
     Budget, CacheRequest, GPU_CACHE, HOST_CACHE, HostCacheParts, SamplerVerdict, Search, SearchResult,
     budget_on_cpu, cacheable, check_cached_sums, check_kinds, check_plan_fits, read_plan, workload,
 };
-use uva_runtime::{FeatureChoice, Features, LoaderOptions, PageChoice, RuntimeError, StaticShapes};
+use uva_runtime::{FeatureChoice, Features, LoaderOptions, PageChoice, RuntimeError};
 
 /// A function that computes the bytes of the GPU's memory that a training batch leaves free, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
@@ -305,27 +304,6 @@ fn placed(
     })
 }
 
-/// The shapes that batches are padded to, for the metrics.
-fn padded(shapes: &StaticShapes, layout: &BatchLayout) -> Value {
-    let metagraph = layout.metagraph();
-    let (nodes, edges) = shapes.waste();
-    let share = |value: f64| (value * 1e4).round() / 1e4;
-    let edges_of = |of| (0..shapes.layers()).map(|layer| shapes.block(layer, of).edges).collect::<Vec<_>>();
-    let by_relation: Vec<_> = metagraph.relations().map(edges_of).collect();
-    let mut made = json!({
-        "nodes": shapes.nodes(),
-        "edges": (0..shapes.layers())
-            .map(|layer| by_relation.iter().map(|edges| edges[layer]).sum())
-            .collect::<Vec<usize>>(),
-        "waste": { "nodes": share(nodes), "edges": share(edges) },
-    });
-    if !layout.is_homogeneous() {
-        made["nodes_by_type"] = metagraph.types().map(|of| shapes.nodes_of(of)).collect();
-        made["edges_by_relation"] = json!(by_relation);
-    }
-    made
-}
-
 fn search(
     dataset: &Arc<Dataset>,
     plan: &RunPlan,
@@ -482,7 +460,7 @@ impl PreparedRun {
             in_force["seed_order"] = order.in_force();
         }
         if let Some(shapes) = &loader.shapes {
-            in_force["pad"] = padded(shapes, &self.plan.layout);
+            in_force["pad"] = shapes.in_force();
         }
         if let Some(mut slots) = self.plan.gpu_slots() {
             slots.reason = Spelling::CommandLine.sentence(&slots.reason);

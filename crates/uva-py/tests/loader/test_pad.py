@@ -180,7 +180,7 @@ def typed(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", TYPED_KINDS)
-def test_typed_batches_without_their_padding_are_those_of_a_loader_that_does_not_pad(typed, kind):
+def test_typed_batches_without_padding_are_those_of_an_unpadded_loader(typed, kind):
     options = OPTIONS | dict(batch_size=8, input_id=True) | kind
     with uvatrain.Loader(typed, pad="auto", **options) as padded, uvatrain.Loader(typed, **options) as plain:
         shapes, sizes = padded.shapes, set()

@@ -95,7 +95,7 @@ impl BatchCounts {
         Self { types: SmallVec::from([TypeSize { seeds, nodes }]), blocks, ..Self::default() }
     }
 
-    /// The counts of a batch with these seeds and nodes of each type, and for each layer a block for each of so many
+    /// The counts of a batch with these seeds and nodes of each type, and for each layer a block for each of `relations`
     /// relations.
     #[must_use]
     pub fn of_sizes(
