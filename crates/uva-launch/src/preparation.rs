@@ -24,7 +24,7 @@ use uva_runtime::tune::planning::{
     Budget, CacheRequest, GPU_CACHE, HOST_CACHE, HostCacheParts, SamplerVerdict, Search, SearchResult,
     budget_on_cpu, cacheable, check_cached_sums, check_kinds, check_plan_fits, read_plan, workload,
 };
-use uva_runtime::{FeatureChoice, Features, LoaderOptions, PageChoice, RuntimeError, StaticShapes};
+use uva_runtime::{FeatureChoice, Features, LoaderOptions, PageChoice, RuntimeError};
 
 /// A function that computes the bytes of the GPU's memory that a training batch leaves free, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
@@ -304,17 +304,6 @@ fn placed(
     })
 }
 
-/// The shapes that batches are padded to, for the metrics.
-fn padded(shapes: &StaticShapes) -> Value {
-    let (nodes, edges) = shapes.waste();
-    let share = |value: f64| (value * 1e4).round() / 1e4;
-    json!({
-        "nodes": shapes.nodes(),
-        "edges": (0..shapes.layers()).map(|layer| shapes.layer(layer).edges).collect::<Vec<_>>(),
-        "waste": { "nodes": share(nodes), "edges": share(edges) },
-    })
-}
-
 fn search(
     dataset: &Arc<Dataset>,
     plan: &RunPlan,
@@ -471,7 +460,7 @@ impl PreparedRun {
             in_force["seed_order"] = order.in_force();
         }
         if let Some(shapes) = &loader.shapes {
-            in_force["pad"] = padded(shapes);
+            in_force["pad"] = shapes.in_force();
         }
         if let Some(mut slots) = self.plan.gpu_slots() {
             slots.reason = Spelling::CommandLine.sentence(&slots.reason);

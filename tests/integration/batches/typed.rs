@@ -242,7 +242,6 @@ fn what_typed_graphs_do_not_support_is_refused_with_the_reason() {
         ("--gpu-cache 1MiB", "--gpu-cache: not supported for typed graphs yet"),
         ("--plan none.plan", "--plan: not supported for typed graphs yet"),
         ("--seed-order proximity", "--seed-order proximity: not supported for typed graphs"),
-        ("--pad auto", "--pad auto: not supported for typed graphs"),
         ("--aggregate mean", "--aggregate mean: not supported for typed graphs"),
     ] {
         refused(&format!("run data --device cpu --fanouts 2,1 {option} -- true"), reason);

@@ -207,7 +207,7 @@ fn what_typed_models_do_not_support_is_refused_by_name() {
         ("--aggregate host", "--aggregate"),
         ("--sampler gpu", "--sampler gpu"),
         ("--gpu-cache 1MiB", "--gpu-cache"),
-        ("--pad auto", "--pad"),
+        ("--pad auto", "--pad: padding is not supported with --model rsage"),
         ("--edge-attr", "--edge-attr"),
         ("--heads 2", "--heads"),
         ("--output-heads 2", "--output-heads"),

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ElementType;
 
 /// Index of a relation (one kind of edge) of a dataset.
@@ -20,7 +22,7 @@ impl Relation {
 }
 
 /// Index of a node type of a dataset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeType(pub u16);
 
 impl NodeType {

@@ -5,6 +5,7 @@ use uva_model::{FeatureNorm, ModelGraph, ModelKind, ModelRow, NormKind, OptionsE
 use uva_options::{OptionError, PartialOptions};
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
+use uva_runtime::options::Pad;
 
 use super::job::{Aggregate, TrainingOptions};
 
@@ -21,6 +22,7 @@ impl TrainingOptions {
             ("norm", self.norm != NormKind::None, "not supported yet with"),
             ("feature_norm", self.feature_norm != FeatureNorm::None, "not supported with"),
             ("aggregate", summed, "each relation has its own sums with"),
+            ("pad", loader.pad != Pad::Off, "padding is not supported with"),
             ("first_layer", loader.first_layer.is_some(), "a hop set has the sums of one relation, unlike"),
         ] {
             if given {

@@ -302,6 +302,27 @@ impl PyBatch {
         Ok(sizes.map(|size| (size.seeds, size.nodes)).collect())
     }
 
+    /// Numbers of seeds and nodes of each node type without padding.
+    #[getter]
+    fn real_type_sizes(&self) -> PyResult<Vec<(usize, usize)>> {
+        let held = self.held()?;
+        let batch = held.batch();
+        let sizes = batch.metagraph().types().map(|of| batch.header().real_of_type(of));
+        Ok(sizes.map(|size| (size.seeds, size.nodes)).collect())
+    }
+
+    /// Destinations, sources and edges of the block of each relation without padding, layer by layer.
+    #[getter]
+    fn real_block_sizes(&self) -> PyResult<Vec<Vec<(usize, usize, usize)>>> {
+        let held = self.held()?;
+        let batch = held.batch();
+        let of_layer = |layer| {
+            let blocks = batch.metagraph().relations().map(|of| batch.header().real_block(layer, of));
+            blocks.map(|block| (block.destinations, block.sources, block.edges)).collect()
+        };
+        Ok((0..batch.layers()).map(of_layer).collect())
+    }
+
     /// Destinations, sources and edges of the block of each relation, layer by layer.
     #[getter]
     fn block_sizes(&self) -> PyResult<Vec<Vec<(usize, usize, usize)>>> {

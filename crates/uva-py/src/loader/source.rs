@@ -474,14 +474,18 @@ impl Source {
         Ok(told)
     }
 
-    /// The sizes that batches are padded to: nodes of each level, the seeds first, and destinations, sources and edges
-    /// of each block. None: they are not padded.
+    /// The sizes that batches are padded to: for each node type the nodes of each level, the seeds first, and for each
+    /// layer destinations, sources and edges of the block of each relation. None: they are not padded.
     #[getter]
-    fn shapes(&self) -> Option<(Vec<usize>, Vec<BlockSize>)> {
-        let shapes = self.options.shapes.as_ref()?;
-        let blocks = (0..shapes.layers()).map(|layer| shapes.layer(layer));
-        let blocks = blocks.map(|block| (block.destinations, block.sources, block.edges)).collect();
-        Some((shapes.nodes().to_vec(), blocks))
+    #[expect(clippy::type_complexity, reason = "Python's lists of lists")]
+    fn shapes(&self) -> Option<(Vec<Vec<usize>>, Vec<Vec<BlockSize>>)> {
+        let (shapes, metagraph) = (self.options.shapes.as_ref()?, self.dataset.metagraph());
+        let of_layer = |layer| {
+            let blocks = metagraph.relations().map(|of| shapes.block(layer, of));
+            blocks.map(|block| (block.destinations, block.sources, block.edges)).collect()
+        };
+        let nodes = metagraph.types().map(|of| shapes.nodes_of(of)).collect();
+        Some((nodes, (0..shapes.layers()).map(of_layer).collect()))
     }
 
     /// The dataset.

@@ -89,7 +89,7 @@ for epoch in range(2):
     for batch in session:
         paper, author = batch["paper"], batch["author"]
         assert numpy.array_equal(paper.x.numpy(), rows[paper.n_id.numpy()]) and author.x is None
-        assert (paper.y == paper.seeds % 3).all() and len(batch.blocks[0]["author__writes__paper"].indptr) == len(paper.y) + 1
+        assert (paper.y == paper.seeds % 3)[: paper.real_nodes[0]].all() and len(batch.blocks[0]["author__writes__paper"].indptr) == len(paper.y) + 1
         batch.confirm()
         seen.append(batch.hash)
         if (epoch, batch.index) == (1, 1):
@@ -101,8 +101,21 @@ say([batch.hash for batch in session])
     first, second = expected(tmp_path / "typed", "train", 2)
     for options in [("--samplers", "3"), ("--prepare", "whole", "--samplers", "2")]:
         assert run(script, *options, graph=tmp_path / "typed") == [first, second, second[2:]]
+    metrics = tmp_path / "run.jsonl"
+    padded = ("--pad", "auto", "--metrics", str(metrics))
+    assert run(script, *padded, graph=tmp_path / "typed") == [first, second, second[2:]]
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    shapes = lines[0]["in_force"]["pad"]
+    by_type, by_relation = shapes["nodes_by_type"], shapes["edges_by_relation"]
+    assert by_type[0][0] == shapes["nodes"][0] and by_type[1][0] == 0, "only papers are seeds"
+    assert shapes["nodes"] == [sum(level) for level in zip(*by_type, strict=True)]
+    assert shapes["edges"] == [sum(layer) for layer in zip(*by_relation, strict=True)] and len(by_relation) == 2
+    batches = [line for line in lines if line["event"] == "batch"]
+    assert batches and all(batch["padded"] for batch in batches) and lines[-1]["unpadded"] == 0
+    assert all(sum(batch["nodes_by_type"].values()) < sum(shapes["nodes"]) for batch in batches)
     monkeypatch.setenv("LD_LIBRARY_PATH", simulator["LD_LIBRARY_PATH"])
-    assert run(script, "--device", "cuda:0", graph=tmp_path / "typed") == [first, second, second[2:]]
+    for options in ((), ("--pad", "auto")):
+        assert run(script, "--device", "cuda:0", *options, graph=tmp_path / "typed") == [first, second, second[2:]]
 
 
 def test_val_is_a_name_of_valid(run):

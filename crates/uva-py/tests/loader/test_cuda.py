@@ -227,13 +227,14 @@ def columns(batch):
     batch.confirm()
     rows = [batch[name].x.tolist() for name in ("paper", "topic")]
     lists = [block[name].indices.tolist() for block in batch.blocks for name in block]
+    lists += [batch["paper"].seed_mask.tolist()] if batch.padded else []
     return batch.hash, rows, batch["paper"].y.tolist(), batch["author"].n_id.tolist(), lists
 
 def seen(**options):
     with uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=8, seed=3, expand="new", **options) as loader:
         return [[columns(batch) for batch in loader] for _ in range(2)]
 
-for options in ({}, {"samplers": 2}, {"rank": 1, "world_size": 2}, {"input_nodes": {"topic": [0, 2], "author": [3, 1, 4]}}):
+for options in ({}, {"samplers": 2, "pad": "auto"}, {"rank": 1, "world_size": 2}, {"input_nodes": {"topic": [0, 2], "author": [3, 1, 4]}}):
     expected = seen(**options)
     assert sum(map(len, expected)) > 1, options
     assert seen(device="cuda:1", **options) == expected, options

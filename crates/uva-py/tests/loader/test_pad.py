@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import uvatrain
-from graphs import write_graph
+from graphs import TYPED_NODES, TYPED_RELATIONS, write_graph, write_typed_graph
 
 OPTIONS = dict(fanouts=[4, 3], batch_size=64, seed=3)
 KINDS = [dict(), dict(expand="new"), dict(replace=True), dict(sampler_kind="labor"), dict(sampler_kind="walk")]
@@ -14,10 +14,12 @@ KINDS = [dict(), dict(expand="new"), dict(replace=True), dict(sampler_kind="labo
 
 def places(batch, shapes):
     """Where each node of the batch without padding is in the padded one."""
-    begins = np.concatenate([[0], np.cumsum(shapes.nodes)[:-1]])
-    return torch.from_numpy(
-        np.concatenate([np.arange(count) + begin for begin, count in zip(begins, batch.real_nodes)])
-    )
+    return places_in(shapes.nodes, batch.real_nodes)
+
+
+def places_in(levels, real_nodes):
+    begins = np.concatenate([[0], np.cumsum(levels)[:-1]])
+    return torch.from_numpy(np.concatenate([np.arange(count) + begin for begin, count in zip(begins, real_nodes)]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,3 +161,102 @@ def test_labels_that_are_not_classes_are_zero_in_padding(tmp_path):
                 seeds = own.num_seeds
                 assert torch.equal(batch.y[:seeds], own.y) and len(batch.y) == batch.num_seeds > seeds
                 assert (batch.y[seeds:] == 0).all() and batch.y.dtype == own.y.dtype
+
+
+TYPED_KINDS = [
+    dict(),
+    dict(expand="new", edge_ids=True),
+    dict(samplers=3, prepare="whole", slots=4),
+    dict(fanouts={"*": (3, 2), "cites": (0, 2), "writes": (2, 0)}, expand="new"),
+    dict(fanouts={"*": (3, 2), "cites": (0, 2), "rev_writes": (0, 0)}, sampler_kind="labor"),
+    dict(input_nodes={"author": [3, 3, 5, 17], "paper": range(20)}),
+    dict(input_nodes={"topic": [1, 4]}, replace=True),
+]
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    return write_typed_graph(tmp_path_factory.mktemp("typed") / "graph")[0]
+
+
+@pytest.mark.parametrize("kind", TYPED_KINDS)
+def test_typed_batches_without_padding_are_those_of_an_unpadded_loader(typed, kind):
+    options = OPTIONS | dict(batch_size=8, input_id=True) | kind
+    with uvatrain.Loader(typed, pad="auto", **options) as padded, uvatrain.Loader(typed, **options) as plain:
+        shapes, sizes = padded.shapes, set()
+        assert plain.shapes is None and list(shapes.nodes) == list(TYPED_NODES)
+        for batch, own in zip(padded, plain, strict=True):
+            assert batch.padded and not own.padded and batch.hash == own.hash
+            real, place = {}, {}
+            for name, levels in shapes.nodes.items():
+                nodes, others = batch[name], own[name]
+                assert nodes.num_sampled_nodes == levels and nodes.num_nodes == sum(levels) == len(nodes.n_id)
+                assert nodes.real_nodes == others.num_sampled_nodes == others.real_nodes
+                assert all(count < level or count == level == 0 for count, level in zip(nodes.real_nodes, levels))
+                at, seeds = place.setdefault(name, places_in(levels, nodes.real_nodes)), others.num_seeds
+                real[name] = torch.zeros(nodes.num_nodes, dtype=torch.bool)
+                real[name][at] = True
+                first = others.n_id[0] if len(others.n_id) else 0
+                assert torch.equal(nodes.n_id[at], others.n_id) and (nodes.n_id[~real[name]] == first).all()
+                assert nodes.seed_mask.tolist() == [1] * seeds + [0] * (levels[0] - seeds)
+                assert torch.equal(nodes.input_id[:seeds], others.input_id)
+                if others.x is not None:
+                    assert torch.equal(nodes.x[at], others.x)
+                    table = np.load(typed / "nodes" / name / "feat.npy")
+                    assert np.array_equal(nodes.x.numpy(), table[nodes.n_id.numpy()])
+                if others.y is not None:
+                    assert torch.equal(nodes.y[:seeds], others.y) and (nodes.y[seeds:] == -1).all()
+            for layer, (blocks, others) in enumerate(zip(batch.blocks, own.blocks)):
+                for names in TYPED_RELATIONS:
+                    source, _, destination = names
+                    block, other = blocks[names], others[names]
+                    assert shapes.blocks[layer][names] == (block.num_dst, block.num_src, block.num_edges)
+                    assert block.indptr[0] == 0 and block.indptr[-1] == block.num_edges
+                    assert batch.real_edges_dict[names][layer] == other.num_edges
+                    sources, destinations = block.edge_index
+                    of_real = real[destination][destinations]
+                    assert torch.equal(real[source][sources], of_real), "none between real nodes and padding"
+                    expected = torch.stack([place[source][other.edge_index[0]], place[destination][other.edge_index[1]]])
+                    assert torch.equal(block.edge_index[:, of_real], expected)
+                    if batch._core.has_edge_ids:
+                        assert torch.equal(block.edge_ids[of_real], other.edge_ids)
+                        assert (block.edge_ids[~of_real] == 0).all()
+            sizes.add(str((batch._type_sizes, batch._block_sizes)))
+        assert len(sizes) == 1 and padded.stats()["unpadded"] == 0
+
+
+def test_typed_to_pyg_has_static_shapes_and_trims_to_the_same_rows(typed):
+    nn = pytest.importorskip("torch_geometric.nn")
+    from torch_geometric.utils import trim_to_layer
+
+    torch.manual_seed(0)
+    relations = [("paper", "cites", "paper"), ("topic", "covers", "paper")]
+    layers = [
+        nn.HeteroConv({of: nn.SAGEConv((5 if of[0] == "paper" else 3, 5), 5) for of in relations}) for _ in range(2)
+    ]
+
+    def model(data):
+        x = {name: rows.float() for name, rows in data.x_dict.items()}
+        edge_index = {of: data[of].edge_index for of in relations}
+        nodes = {name: data[name].num_sampled_nodes for name in x}
+        edges = {of: data[of].num_sampled_edges for of in relations}
+        for layer, conv in enumerate(layers):
+            x, edge_index, _ = trim_to_layer(layer, nodes, edges, x, edge_index)
+            x = {**x, **conv(x, edge_index)}
+        return x["paper"][: data["paper"].batch_size]
+
+    options = OPTIONS | dict(batch_size=8, expand="new", edge_ids=True)
+    shapes = set()
+    with uvatrain.Loader(typed, pad="auto", **options) as padded, uvatrain.Loader(typed, **options) as plain:
+        for batch, own in zip(padded, plain, strict=True):
+            data, other = batch.to_pyg(), own.to_pyg()
+            shapes.add(
+                str(
+                    [
+                        [(name, tuple(value.shape) if torch.is_tensor(value) else value) for name, value in store.items()]
+                        for store in data.stores
+                    ]
+                )
+            )
+            assert torch.allclose(model(data)[: own["paper"].num_seeds], model(other), atol=1e-6)
+    assert len(shapes) == 1

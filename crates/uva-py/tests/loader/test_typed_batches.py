@@ -181,7 +181,7 @@ def test_hashes_do_not_depend_on_samplers_and_fanouts_are_given_by_name(typed):
         hashes(fanouts={"*": (4, 3), "rites": (1, 1)})
     assert refused.value.field == "fanouts"
     with pytest.raises(ValueError, match="not supported for typed graphs"):
-        hashes(pad="auto")
+        hashes(aggregate="mean")
     with pytest.raises(ValueError, match=r"nodes/author/train_idx.npy is absent: choose a target"):
         hashes(target="author")
     with uvatrain.Loader(path, **{**OPTIONS, "input_id": False}, target="author", input_nodes=[3, 3, 5]) as loader:

@@ -127,7 +127,7 @@ impl<'a> Sampling<'a> {
         let mut header = BatchHeader::of_batch(key, &counts);
         if let Some(shapes) = self.plan.layout.shapes() {
             let padding = shapes.padding(&counts);
-            pad(&self.plan.layout, payload, padding.as_ref(), counts.seeds());
+            pad(&self.plan.layout, payload, padding.as_ref(), &counts);
             if padding.is_some() {
                 header.set_padded(&shapes.counts());
             }

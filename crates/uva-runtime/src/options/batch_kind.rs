@@ -218,10 +218,9 @@ impl BatchKind for GraphBatches {
 }
 
 /// Options that typed graphs do not support, with the reason.
-const NOT_TYPED: [(&str, &str); 5] = [
+const NOT_TYPED: [(&str, &str); 4] = [
     ("seed_order", "nearness over several node types is not defined"),
     ("order", "nearness over several node types is not defined"),
-    ("pad", "static shapes are those of one node type"),
     ("aggregate", "each relation would have its own sums"),
     ("edge_type", "relations have one type of edges each"),
 ];

@@ -5,14 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use uva_batch::StaticShapes;
-use uva_graph::Dataset;
 use uva_graph::npy::{NpyType, write_array};
+use uva_graph::{Dataset, NodeType, Relation};
+use uva_io::generate::{self, Common, TwoRelations};
 use uva_runtime::backend::Backend;
 use uva_runtime::options::Pad;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
 use uva_runtime::tune::planning;
 use uva_runtime::{Batch, Cursor, Expand, Labels, LoaderOptions, Passes, Runtime, SamplerKind, Split};
+use uva_sample::RelationEnds;
 
 fn options() -> LoaderOptions {
     LoaderOptions {
@@ -54,7 +56,7 @@ fn started(dataset: &Arc<Dataset>, options: &LoaderOptions) -> Runtime {
 /// Shapes with these numbers, instead of estimated ones.
 fn shapes(nodes: &[usize], edges: &[usize], keeps: bool) -> StaticShapes {
     use uva_runtime::spec::OptionValue;
-    let text = serde_json::json!({ "nodes": nodes, "edges": edges, "keeps": keeps, "mean": [1, 1] });
+    let text = serde_json::json!({ "nodes": nodes, "edges": edges, "keeps": keeps, "mean": [1, 1], "relations": [RelationEnds::ONLY] });
     StaticShapes::of_json(&text).unwrap()
 }
 
@@ -75,7 +77,7 @@ fn compare(padded: &Batch, plain: &Batch, shapes: &StaticShapes, dataset: &Datas
     let mut ends = vec![plain.seed_count()];
     ends.extend((0..layers).map(|layer| plain.counts(layer).sources));
     let sizes: Vec<usize> = if padded.is_padded() {
-        shapes.nodes().to_vec()
+        shapes.nodes()
     } else {
         std::iter::once(ends[0]).chain(ends.windows(2).map(|pair| pair[1] - pair[0])).collect()
     };
@@ -245,7 +247,7 @@ fn a_batch_that_does_not_fit_keeps_its_size() {
     let edges = [estimated.layer(0).edges, estimated.layer(1).edges];
     // Slightly less than the mean of each count: some batches are larger, others are not.
     let small = |level: usize| {
-        let mut nodes = estimated.nodes().to_vec();
+        let mut nodes = estimated.nodes();
         nodes[level] = mean(&dataset, |batch| {
             let found = [batch.seed_count(), batch.counts(0).sources - batch.seed_count()];
             found.get(level).copied().unwrap_or(batch.counts(1).sources - batch.counts(1).destinations)
@@ -260,7 +262,7 @@ fn a_batch_that_does_not_fit_keeps_its_size() {
     for layer in [0, 1] {
         let mut edges = edges;
         edges[layer] = mean(&dataset, |batch| batch.counts(layer).edges);
-        let shapes = Some(shapes(estimated.nodes(), &edges, false));
+        let shapes = Some(shapes(&estimated.nodes(), &edges, false));
         let (padded, others) = compared(&dataset, &LoaderOptions { shapes, ..options() });
         assert!(padded > 5 && others > 5, "layer {layer}: {padded} and {others}");
     }
@@ -323,4 +325,152 @@ fn without_padding_there_is_no_mask_and_no_field_of_padding() {
     let refused = batch.column("seed_mask").err().unwrap().to_string();
     assert!(refused.contains("does not pad"), "{refused}");
     assert!(batch.layout().shapes().is_none());
+}
+
+/// The generated graph of types with two relations into the target.
+fn typed(directory: &Path) -> Arc<Dataset> {
+    let path = directory.join("typed");
+    let common = Common { nodes: 2000, average_degree: 8.0, classes: 4, seed: 3, ..Common::default() };
+    generate::write(&path, &TwoRelations { common, ..TwoRelations::default() }, &|_| {}).unwrap();
+    let dataset = uva_graph::TypedDataset::open(&path).unwrap();
+    let target = dataset.target().unwrap();
+    Arc::new(dataset.for_batches(target).unwrap())
+}
+
+/// Compares the nodes and edges of a padded batch with those of a batch without padding, by the dataset's ids.
+fn compare_types(padded: &Batch, plain: &Batch, shapes: &StaticShapes) -> bool {
+    assert_eq!((padded.hash(), padded.real_node_count()), (plain.hash(), plain.node_count()));
+    let metagraph = plain.metagraph().clone();
+    let header = (padded.header(), plain.header());
+    // For each type, the place of each node of the plain batch.
+    let mut places: Vec<Vec<usize>> = Vec::new();
+    for of in metagraph.types() {
+        let relation = metagraph.relations().find(|relation| metagraph.source(*relation) == of);
+        let ends = |header: &uva_batch::BatchHeader| {
+            let sources =
+                (0..plain.layers()).filter_map(|layer| Some(header.block(layer, relation?).sources));
+            std::iter::once(header.of_type(of).seeds).chain(sources).collect::<Vec<_>>()
+        };
+        let (to, from) = (ends(header.0), ends(header.1));
+        let place = |id: usize| match from.iter().position(|end| id < *end).unwrap() {
+            0 => id,
+            level => id - from[level - 1] + to[level - 1],
+        };
+        let of_type: Vec<usize> = (0..plain.nodes_of(of).len()).map(place).collect();
+        if padded.is_padded() {
+            let (size, levels) = (header.0.of_type(of), shapes.nodes_of(of));
+            assert_eq!((size.seeds, size.nodes), (levels[0], levels.iter().sum()));
+        }
+        let first = plain.nodes_of(of).first().copied().unwrap_or(0);
+        let mut nodes = vec![first; padded.nodes_of(of).len()];
+        for (node, place) in plain.nodes_of(of).iter().zip(&of_type) {
+            nodes[*place] = *node;
+        }
+        assert_eq!(padded.nodes_of(of), nodes);
+        if let (Some(rows), Some(own)) = (padded.rows_of(of), plain.rows_of(of)) {
+            for (place, own) in of_type.iter().zip(own.bytes.chunks_exact(own.row_bytes())) {
+                assert_eq!(&rows.bytes[place * own.len()..][..own.len()], own);
+            }
+        }
+        places.push(of_type);
+    }
+    for layer in 0..plain.layers() {
+        for relation in metagraph.relations() {
+            let (block, own) = (padded.block_of(layer, relation), plain.block_of(layer, relation));
+            if padded.is_padded() {
+                assert_eq!(padded.header().block(layer, relation), shapes.block(layer, relation));
+            }
+            let [source, destination] =
+                [metagraph.source(relation), metagraph.destination(relation)].map(|of| &places[of.index()]);
+            let mut of_real = 0;
+            for (at, pair) in own.indptr.windows(2).enumerate() {
+                let list = pair[0] as usize..pair[1] as usize;
+                let begin = block.indptr[destination[at]] as usize;
+                let to = begin..block.indptr[destination[at] + 1] as usize;
+                let moved: Vec<i32> =
+                    own.indices[list.clone()].iter().map(|id| source[*id as usize] as i32).collect();
+                assert_eq!(block.indices[to.clone()], moved);
+                assert_eq!(block.edge_ids[to], own.edge_ids[list.clone()]);
+                of_real += list.len();
+            }
+            let is_real = |id: i32| source.contains(&(id as usize));
+            let to_real = block.indices.iter().filter(|id| is_real(**id)).count();
+            assert_eq!((to_real, *block.indptr.last().unwrap() as usize), (of_real, block.indices.len()));
+        }
+    }
+    padded.is_padded()
+}
+
+/// Numbers of padded and other batches of a run over a typed graph, each compared with that of a run without padding.
+fn compared_types(dataset: &Arc<Dataset>, options: &LoaderOptions) -> (usize, usize) {
+    let planned = plan(dataset, options);
+    let shapes = planned.options.shapes.clone().unwrap();
+    let mut padded = Runtime::start(Arc::clone(dataset), planned).unwrap();
+    let mut plain = started(dataset, &LoaderOptions { pad: Pad::Off, shapes: None, ..options.clone() });
+    let mut counts = (0, 0);
+    while let Some(own) = plain.next_batch().unwrap() {
+        match compare_types(&padded.next_batch().unwrap().unwrap(), &own, &shapes) {
+            true => counts.0 += 1,
+            false => counts.1 += 1,
+        }
+    }
+    assert!(padded.next_batch().unwrap().is_none());
+    counts
+}
+
+#[test]
+fn batches_of_typed_graphs_are_padded_by_type_and_relation() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = typed(temp.path());
+    assert!(dataset.metagraph().relation_count() > 2);
+    for sampler_kind in [SamplerKind::NEIGHBOR, SamplerKind::LABOR] {
+        for expand in [Expand::All, Expand::New] {
+            let options = LoaderOptions { sampler_kind, expand, ..typed_options() };
+            let (padded, others) = compared_types(&dataset, &options);
+            assert!(padded > 10 * others, "{sampler_kind} {expand}: {padded} and {others}");
+        }
+    }
+}
+
+fn typed_options() -> LoaderOptions {
+    LoaderOptions { degrees: false, edge_ids: true, samplers: 2, ..options() }
+}
+
+#[test]
+fn a_typed_batch_that_does_not_fit_in_one_type_or_relation_keeps_its_size() {
+    use uva_runtime::spec::OptionValue;
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = typed(temp.path());
+    let estimated = plan(&dataset, &typed_options()).options.shapes.unwrap();
+    let last = estimated.types() - 1;
+    let levels = estimated.nodes_of(NodeType(last as u16));
+    let level = (0..levels.len()).find(|level| levels[*level] > 0).expect("a level with nodes of the type");
+    let edges = estimated.block(0, Relation(0)).edges;
+    assert!(edges > 0);
+    let mut means = [0; 2];
+    let mut runtime = started(&dataset, &LoaderOptions { pad: Pad::Off, ..typed_options() });
+    let mut batches = 0;
+    while let Some(batch) = runtime.next_batch().unwrap() {
+        if batch.seed_count() == options().batch_size {
+            batches += 1;
+            let relation = dataset
+                .metagraph()
+                .relations()
+                .find(|relation| dataset.metagraph().source(*relation).index() == last)
+                .unwrap();
+            let before = if level < 2 { 0 } else { batch.header().block(level - 2, relation).sources };
+            means[0] += batch.header().block(level - 1, relation).sources - before;
+            means[1] += batch.header().block(0, Relation(0)).edges;
+        }
+    }
+    drop(runtime);
+    let text: serde_json::Value = serde_json::from_str(&estimated.text()).unwrap();
+    for (key, at, mean) in [("nodes", level * (last + 1) + last, means[0]), ("edges", 0, means[1])] {
+        let mut text = text.clone();
+        text[key][at] = (mean / batches).into();
+        let shapes = StaticShapes::of_json(&text);
+        assert!(shapes.is_some());
+        let (padded, others) = compared_types(&dataset, &LoaderOptions { shapes, ..typed_options() });
+        assert!(padded > 3 && others > 3, "{key}: {padded} and {others}");
+    }
 }

@@ -360,9 +360,7 @@ fn what_typed_graphs_do_not_support_is_refused_by_name() {
             };
         })
     };
-    for (field, text) in
-        [("seed_order", "proximity"), ("pad", "auto"), ("aggregate", "mean"), ("edge_type", "true")]
-    {
+    for (field, text) in [("seed_order", "proximity"), ("aggregate", "mean"), ("edge_type", "true")] {
         let said = of_text(field, text);
         assert!(said.contains(field) && said.contains("not supported for typed graphs"), "{field}: {said}");
     }

@@ -95,6 +95,18 @@ impl BatchCounts {
         Self { types: SmallVec::from([TypeSize { seeds, nodes }]), blocks, ..Self::default() }
     }
 
+    /// The counts of a batch with these seeds and nodes of each type, and for each layer a block for each of `relations`
+    /// relations.
+    #[must_use]
+    pub fn of_sizes(
+        types: impl IntoIterator<Item = TypeSize>,
+        relations: usize,
+        blocks: impl IntoIterator<Item = BlockSize>,
+    ) -> Self {
+        let (types, blocks) = (types.into_iter().collect(), blocks.into_iter().collect());
+        Self { types, relations, blocks, ..Self::default() }
+    }
+
     /// The counts of a batch that has only these seeds yet, of each type, in a graph with this many relations.
     pub(crate) fn of_seeds(seeds: impl Iterator<Item = usize>, relations: usize) -> Self {
         let types = seeds.map(|seeds| TypeSize { seeds, nodes: seeds }).collect();

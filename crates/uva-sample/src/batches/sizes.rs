@@ -1,5 +1,6 @@
 //! Sizes of the parts of a batch.
 
+use serde::{Deserialize, Serialize};
 use uva_graph::{Metagraph, NodeType, Relation};
 
 /// The nodes of one type in a batch.
@@ -23,7 +24,7 @@ pub struct BlockSize {
 }
 
 /// The node types of a relation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationEnds {
     /// The type of the nodes in the neighbour lists.
     pub source: NodeType,

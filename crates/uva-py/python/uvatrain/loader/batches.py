@@ -29,7 +29,7 @@ else:
 
     Item = TypeVar("Item")
 
-__all__ = ["Batches", "StaticShapes"]
+__all__ = ["Batches", "StaticShapes", "TypedShapes"]
 
 _Self = TypeVar("_Self", bound="Batches[Any]")
 
@@ -94,6 +94,15 @@ class StaticShapes(NamedTuple):
     nodes: list[int]
     #: Destinations, sources and edges of each block, the hop at the seeds first.
     blocks: list[tuple[int, int, int]]
+
+
+class TypedShapes(NamedTuple):
+    """The sizes of padded batches of a typed graph."""
+
+    #: For each node type the nodes of each level, as in `StaticShapes`.
+    nodes: dict[str, list[int]]
+    #: For each layer, and in it each relation, destinations, sources and edges of its block.
+    blocks: list[dict[tuple[str, str, str], tuple[int, int, int]]]
 
 
 class Batches(Generic[Item]):
@@ -331,10 +340,17 @@ class Batches(Generic[Item]):
         return Place(epoch, all_batches if over else min(first + batch * trainers, all_batches))
 
     @property
-    def shapes(self) -> StaticShapes | None:
-        """The sizes that batches are padded to with `pad="auto"`; None without."""
-        shapes = self._source.shapes
-        return None if shapes is None else StaticShapes(*shapes)
+    def shapes(self) -> StaticShapes | Any:
+        """The sizes that batches are padded to with `pad="auto"`: `StaticShapes`, of a typed graph `TypedShapes`. None
+        without padding."""
+        shapes, metadata = self._source.shapes, self._source.metadata
+        if shapes is None:
+            return None
+        nodes, blocks = shapes
+        if metadata is None:
+            return StaticShapes(nodes[0], [of_layer[0] for of_layer in blocks])
+        node_types, edge_types = metadata
+        return TypedShapes(dict(zip(node_types, nodes)), [dict(zip(edge_types, of_layer)) for of_layer in blocks])
 
     def stats(self) -> dict[str, Any]:
         """What sampler, producer and consumer did with their time, in seconds, and which is the bottleneck.

@@ -55,6 +55,16 @@ class Metadata:
         """The number of a node type."""
         return self._types.get(name) if isinstance(name, str) else None
 
+    def levels(
+        self, type_sizes: list[tuple[int, int]], block_sizes: list[list[tuple[int, int, int]]]
+    ) -> list[dict[str, int]]:
+        """By node type the number of seeds, and of the nodes after each hop, in a batch of these sizes."""
+        levels = [{name: seeds for name, (seeds, _) in zip(self.node_types, type_sizes)}]
+        for of_layer in block_sizes:
+            found = {names[0]: sources for names, (_, sources, _) in zip(self.edge_types, of_layer)}
+            levels.append({**levels[-1], **found})
+        return levels
+
     def edge_ids(self, names: EdgeType, places: torch.Tensor) -> torch.Tensor:
         """The rows that edges had in the user's edge table, or else their places in the relation's lists."""
         if names not in self.edge_id_files:
@@ -115,11 +125,25 @@ class NodesOfType:
         return self._batch._tensor("input_id", None, self._number)
 
     @property
+    def seed_mask(self) -> torch.Tensor:
+        """uint8 [num_seeds]: 1 for a seed, 0 for one of padding. Only with `Loader(..., pad="auto")`."""
+        return self._batch._tensor("seed_mask", None, self._number)
+
+    @property
     def num_sampled_nodes(self) -> list[int]:
         """The seeds, and the nodes that each hop found."""
+        return self._added(self._batch._levels)
+
+    @property
+    def real_nodes(self) -> list[int]:
+        """`num_sampled_nodes` without padding. Of each level, real nodes come first."""
+        core = self._batch._core
+        return self._added(self._batch._metadata.levels(core.real_type_sizes, core.real_block_sizes))
+
+    def _added(self, levels: list[dict[str, int]]) -> list[int]:
         name = self._batch._metadata.node_types[self._number]
-        levels = [level[name] for level in self._batch._levels]
-        return [levels[0], *(after - before for before, after in zip(levels, levels[1:]))]
+        nodes = [level[name] for level in levels]
+        return [nodes[0], *(after - before for before, after in zip(nodes, nodes[1:]))]
 
     def _if_there(self, name: str) -> torch.Tensor | None:
         return self._batch._tensor(name, None, self._number) if self._batch._core.has(name, self._number) else None
@@ -223,9 +247,31 @@ class TypedBatch(SlotBatch):
         return target
 
     @property
+    def seed_mask(self) -> torch.Tensor:
+        """uint8 [`batch[target].num_seeds`]: 1 for a seed, 0 for one of padding. Only with `Loader(..., pad="auto")`."""
+        return self._target.seed_mask
+
+    @property
     def num_nodes(self) -> int:
         """How many nodes of all types there are."""
         return self._core.num_nodes
+
+    @property
+    def padded(self) -> bool:
+        """Whether it is padded to the sizes of `loader.shapes`, as `Batch.padded`."""
+        return self._core.padded
+
+    @property
+    def real_nodes_dict(self) -> dict[str, list[int]]:
+        """`real_nodes` of each node type."""
+        return self._of_types("real_nodes")
+
+    @property
+    def real_edges_dict(self) -> dict[EdgeType, list[int]]:
+        """Edges of the block of each layer without padding, by relation."""
+        layers = self._core.real_block_sizes
+        edge_types = self._metadata.edge_types
+        return {names: [of_layer[at][2] for of_layer in layers] for at, names in enumerate(edge_types)}
 
     @property
     def x_dict(self) -> dict[str, torch.Tensor | None]:
@@ -297,12 +343,7 @@ class TypedBatch(SlotBatch):
     @cached_property
     def _levels(self) -> list[dict[str, int]]:
         """By node type the number of seeds, and of the nodes after each hop."""
-        node_types = self._metadata.node_types
-        levels = [{name: seeds for name, (seeds, _) in zip(node_types, self._type_sizes)}]
-        for of_layer in self._block_sizes:
-            found = {names[0]: sources for names, (_, sources, _) in zip(self._metadata.edge_types, of_layer)}
-            levels.append({**levels[-1], **found})
-        return levels
+        return self._metadata.levels(self._type_sizes, self._block_sizes)
 
     def _edge_rows(self, layer: int) -> dict[EdgeType, torch.Tensor] | None:
         """The `e_id` of a layer's edges by relation; None without `Loader(..., edge_ids=True)`."""
