@@ -23,8 +23,8 @@ use crate::storage::stamp::Stamp;
 use crate::storage::verification::{Verification, Verify, check_graph};
 use crate::storage::verify;
 use crate::{
-    Csc, EdgeRows, ElementType, FeatureTable, GraphError, Labels, Meta, Metagraph, NodeType, Relation,
-    Schema, Split, TableSchema,
+    Csc, EdgeRows, ElementType, EntryTimes, FeatureTable, GraphError, Labels, Meta, Metagraph, NodeType,
+    Relation, Schema, Split, TableSchema,
 };
 
 /// Nodes that replace those of a split.
@@ -357,7 +357,12 @@ impl TypedDataset {
         self.relation_files(relation).times.as_ref().map(TypedArray::values)
     }
 
-    /// Whether the entries of each list of a relation ascend by time.
+    /// The time of each entry of a relation: of its edge, or else of its neighbour; `None` if there are neither.
+    pub fn entry_times(&self, relation: Relation) -> Option<EntryTimes<'_>> {
+        self.some_graph().entry_times(relation)
+    }
+
+    /// Whether the entries of each list of a relation ascend by [their times](Self::entry_times).
     pub fn is_ordered_by_time(&self, relation: Relation) -> bool {
         self.relation_files(relation).order.is_some()
     }

@@ -52,6 +52,15 @@ impl Indices<'_> {
     }
 }
 
+/// What the time of an entry in the lists of a relation is. Times are in the user's unit.
+#[derive(Debug, Clone, Copy)]
+pub enum EntryTimes<'a> {
+    /// That of its edge: a time for each, in the order of `indices`.
+    Edges(&'a [i64]),
+    /// That of its neighbour: a time for each node of the source type.
+    Sources(&'a [i64]),
+}
+
 /// A graph as compressed sparse columns: `indices[indptr[v]..indptr[v + 1]]` are the in-neighbours of node `v`,
 /// whose features `v` aggregates.
 ///
