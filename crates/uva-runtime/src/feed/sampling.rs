@@ -108,8 +108,8 @@ impl<'a> Sampling<'a> {
             None => {
                 let degrees: &mut [i32] = columns.take(Column::Degrees);
                 let (mut nodes, mut blocks) = (columns.take_nodes(), columns.take_blocks());
-                let mut out = BatchMut { nodes: &mut nodes, blocks: &mut blocks };
-                self.engine.sample(self.graph, key, &seeds, &mut out, degrees)?
+                let mut out = BatchMut { nodes: &mut nodes, blocks: &mut blocks, trees: &mut [] };
+                self.engine.sample(self.graph, key, (&seeds[..]).into(), &mut out, degrees)?
             }
         };
         drop((columns, seeds));

@@ -362,6 +362,7 @@ impl LoaderOptions {
             batch_dependency: self.batch_dependency,
             expand: self.expand,
             edge_ids: self.has_edge_ids(),
+            trees: None,
             walks: Walks { count: self.walks, length: self.walk_length, stop: self.walk_stop },
         }
     }

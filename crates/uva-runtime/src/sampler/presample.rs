@@ -112,7 +112,7 @@ fn presampled(
         let key = BatchKey { split, epoch, batch: place as u32 };
         lists.divide(order.batch(place), &mut of_types);
         let seeds: Vec<&[i64]> = of_types.iter().map(|seeds| &seeds.ids[..]).collect();
-        samples.push(batch.fill(|out| sampler.sample_types(key, &seeds, out))?);
+        samples.push(batch.fill(|out| sampler.sample_types(key, (&seeds[..]).into(), out))?);
     }
     Ok(samples)
 }

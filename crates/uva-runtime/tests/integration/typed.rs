@@ -70,7 +70,7 @@ fn sampled(dataset: &TypedDataset, options: &LoaderOptions, key: BatchKey) -> Re
     let bounds = BatchBounds::for_graph(&sampling, &most, &GraphSize::of(dataset), Some(1 << 20))?;
     let mut batch = MiniBatch::with_bounds(&bounds);
     let mut sampler = sampler(TypedView::of(dataset), &sampling)?;
-    batch.fill(|out| sampler.sample_types(key, &of_types, out))?;
+    batch.fill(|out| sampler.sample_types(key, (&of_types[..]).into(), out))?;
     Ok(batch)
 }
 

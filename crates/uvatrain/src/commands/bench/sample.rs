@@ -159,7 +159,7 @@ fn sample(
             // Touches the memory, so that no page fault is measured.
             if let Some((key, seeds)) = batches.get(index) {
                 of_types[target] = seeds;
-                memory.fill(|out| sampler.sample_types(*key, &of_types, out))?;
+                memory.fill(|out| sampler.sample_types(*key, (&of_types[..]).into(), out))?;
             }
             Ok((sampler, memory))
         });
@@ -174,7 +174,7 @@ fn sample(
         for (key, seeds) in batches.iter().skip(index).step_by(threads) {
             of_types[target] = seeds;
             let start = Instant::now();
-            let counts = memory.fill(|out| sampler.sample_types(*key, &of_types, out))?;
+            let counts = memory.fill(|out| sampler.sample_types(*key, (&of_types[..]).into(), out))?;
             let time = start.elapsed();
             sampled.push(Sampled { time, edges: counts.edges(), nodes: counts.nodes(), hash: counts.hash });
         }
@@ -221,7 +221,7 @@ fn verified(
     let graph = TypedView::of(dataset);
     let mut sampler = sampler(graph.clone(), &options)?;
     let of_types = of_types(seeds, target(&loader, dataset)?, dataset);
-    batch.fill(|out| sampler.sample_types(*key, &of_types, out))?;
+    batch.fill(|out| sampler.sample_types(*key, (&of_types[..]).into(), out))?;
     // The hash does not cover edge ids.
     ensure!(
         batch.hash() == first.hash,
