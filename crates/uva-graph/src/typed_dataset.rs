@@ -24,7 +24,7 @@ use crate::storage::verification::{Verification, Verify, check_graph};
 use crate::storage::verify;
 use crate::{
     Csc, EdgeRows, ElementType, EntryTimes, FeatureTable, GraphError, Labels, Meta, Metagraph, NodeType,
-    Relation, Schema, Split, TableSchema,
+    Relation, Schema, SeedTimes, Split, TableSchema,
 };
 
 /// Nodes that replace those of a split.
@@ -345,6 +345,20 @@ impl TypedDataset {
     /// The time of each node in the file of a split; `None` if there are none.
     pub fn split_times_of(&self, node_type: NodeType, split: Split) -> Option<&[i64]> {
         self.node_files(node_type)?.split_times[split as usize].as_ref().map(TypedArray::values)
+    }
+
+    /// The times of the seeds of a type: those of the file of the split, unless other nodes replace the split, or else of
+    /// the nodes, or else `other`; `None` if there is no such time.
+    pub fn seed_times_of(
+        &self,
+        node_type: NodeType,
+        split: Split,
+        other: Option<i64>,
+    ) -> Option<SeedTimes<'_>> {
+        let is_replaced = self.chosen.as_ref().is_some_and(|chosen| chosen.split == split);
+        let of_split = self.split_times_of(node_type, split).filter(|_| !is_replaced);
+        let of_nodes = || self.node_times(node_type).map(SeedTimes::OfNodes);
+        of_split.map(SeedTimes::OfSplit).or_else(of_nodes).or(other.map(SeedTimes::Same))
     }
 
     /// The time of each node of a type; `None` if there are none.

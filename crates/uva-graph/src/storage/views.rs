@@ -61,6 +61,32 @@ pub enum EntryTimes<'a> {
     Sources(&'a [i64]),
 }
 
+/// What the time of a seed is.
+#[derive(Debug, Clone, Copy)]
+pub enum SeedTimes<'a> {
+    /// A time for each entry of the split.
+    OfSplit(&'a [i64]),
+    /// A time for each node of the type.
+    OfNodes(&'a [i64]),
+    /// One for all seeds.
+    Same(i64),
+}
+
+impl SeedTimes<'_> {
+    /// The time of the seed `node`, which is at `position` of its split.
+    ///
+    /// # Panics
+    /// If there are no such entries.
+    #[inline]
+    pub fn of(&self, position: usize, node: i64) -> i64 {
+        match self {
+            SeedTimes::OfSplit(times) => times[position],
+            SeedTimes::OfNodes(times) => times[node as usize],
+            SeedTimes::Same(time) => *time,
+        }
+    }
+}
+
 /// A graph as compressed sparse columns: `indices[indptr[v]..indptr[v + 1]]` are the in-neighbours of node `v`,
 /// whose features `v` aggregates.
 ///

@@ -1,6 +1,6 @@
 //! The kinds of batches: what the options of a run mean for each.
 
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Split};
 use uva_options::{OptionError, Options as _};
 use uva_sample::TypedView;
 
@@ -72,7 +72,31 @@ fn check_types(options: &LoaderOptions, dataset: &Dataset) -> Result<(), Runtime
         }
     }
     let sampling = options.sampling_in(dataset.metagraph())?;
-    Ok(TypedView::of(dataset).check(&sampling)?)
+    if sampling.trees.is_some_and(|trees| trees.time.is_some()) {
+        check_orders(dataset)?;
+    }
+    TypedView::of(dataset).check(&sampling)?;
+    for split in Split::ALL {
+        for (of, _) in dataset.seeds(split) {
+            options.seed_times_of(dataset, of, split)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the lists of relations with times are sorted by them.
+fn check_orders(dataset: &Dataset) -> Result<(), RuntimeError> {
+    for relation in dataset.metagraph().relations() {
+        if dataset.entry_times(relation).is_some() && !dataset.is_ordered_by_time(relation) {
+            let name = dataset.metagraph().full_name(relation);
+            let reason = format!(
+                "the lists of {name} are not known to be sorted by time: meta.json has no \"order\": \"time\" for it; \
+                 `uvatrain import --order time` sorts them"
+            );
+            return Err(OptionError::of("time_rule", reason).into());
+        }
+    }
+    Ok(())
 }
 
 /// Their rows are all that they need, and `HopOptions` has checked the order of these.

@@ -15,7 +15,7 @@ use uva_runtime::{
     SamplerKind,
 };
 use uva_sample::{
-    BatchBounds, BatchKey, Expand, FanoutPer, GraphSize, MiniBatch, SampleError, SeedOrder, TypedView,
+    BatchBounds, BatchKey, Expand, FanoutPer, GraphSize, MiniBatch, SampleError, SeedOrder, Seeds, TypedView,
     sampler,
 };
 
@@ -64,13 +64,19 @@ fn sampled(dataset: &TypedDataset, options: &LoaderOptions, key: BatchKey) -> Re
     order.prepare(key.epoch)?;
     let positions = order.batch(key.batch as usize);
     let seeds: Vec<i64> = positions.iter().map(|position| ids[*position as usize]).collect();
-    let of_types: Vec<&[i64]> =
-        dataset.metagraph().types().map(|of| if of == target { &seeds[..] } else { &[] }).collect();
+    let times = options.seed_times_of(dataset, target, key.split).unwrap();
+    let of_position =
+        |position: &u32| times.map(|times| times.of(*position as usize, ids[*position as usize]));
+    let times: Vec<i64> = positions.iter().filter_map(of_position).collect();
+    let of_target = |of_target| -> Vec<&[i64]> {
+        dataset.metagraph().types().map(|of| if of == target { of_target } else { &[] }).collect()
+    };
+    let (of_types, times) = (of_target(&seeds), of_target(&times));
     let most: Vec<usize> = of_types.iter().map(|seeds| seeds.len()).collect();
     let bounds = BatchBounds::for_graph(&sampling, &most, &GraphSize::of(dataset), Some(1 << 20))?;
     let mut batch = MiniBatch::with_bounds(&bounds);
     let mut sampler = sampler(TypedView::of(dataset), &sampling)?;
-    batch.fill(|out| sampler.sample_types(key, (&of_types[..]).into(), out))?;
+    batch.fill(|out| sampler.sample_types(key, Seeds { ids: &of_types, times: &times }, out))?;
     Ok(batch)
 }
 
@@ -83,6 +89,8 @@ pub(super) fn check(dataset: &TypedDataset, options: &LoaderOptions, batch: &Bat
     for of in metagraph.types() {
         let nodes = batch.nodes_of(of);
         assert_eq!(nodes, plain.nodes_of(of));
+        let trees = batch.column_of(uva_batch::Column::Tree.of(of));
+        assert_eq!(trees.map_or(&[][..], |trees| trees.i32().unwrap()), plain.trees_of(of));
         let Some(table) = dataset.rows(of) else {
             assert!(batch.rows_of(of).is_none());
             continue;
