@@ -1,8 +1,8 @@
 //! The kinds of batches: what the options of a run mean for each.
 
-use uva_graph::{Dataset, Split};
+use uva_graph::{Dataset, NodeType, SeedTimes, Split, TypedDataset, names};
 use uva_options::{OptionError, Options as _};
-use uva_sample::TypedView;
+use uva_sample::{TimeLimit, Trees, TypedView};
 
 use super::LoaderOptions;
 use super::hop_options::HopBatches;
@@ -116,6 +116,40 @@ impl BatchKind for HopBatches {
 
     fn identity(&self) -> Vec<(&'static str, usize)> {
         vec![("chunk", self.chunk)]
+    }
+}
+
+impl LoaderOptions {
+    /// Whether each seed has a tree of its own, and what it sees.
+    pub(super) fn trees(&self) -> Option<Trees> {
+        // The option's range ends at the largest int64.
+        let window = self.time_window.map(|window| i64::try_from(window).unwrap_or(i64::MAX));
+        let pick = self.time_pick;
+        let time = self.time_rule.map(|rule| TimeLimit { rule, window, pick });
+        (self.disjoint || time.is_some()).then_some(Trees { time })
+    }
+
+    /// The times of the seeds of a type; `None` if no rule reads them.
+    ///
+    /// # Errors
+    /// If they have none.
+    pub fn seed_times_of<'d>(
+        &self,
+        dataset: &'d TypedDataset,
+        node_type: NodeType,
+        split: Split,
+    ) -> Result<Option<SeedTimes<'d>>, OptionError> {
+        if self.time_rule.is_none() || dataset.split_of(node_type, split).is_empty() {
+            return Ok(None);
+        }
+        let missing = || {
+            let (name, file) = (dataset.metagraph().type_name(node_type), names::split_times(split));
+            OptionError::of(
+                "time_rule",
+                format!("seeds of {name} have no time: {file}, time.npy or `seed_time`"),
+            )
+        };
+        dataset.seed_times_of(node_type, split, self.seed_time).map(Some).ok_or_else(missing)
     }
 }
 

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, SlotRoom, StaticShapes};
 use uva_graph::part::first_cut;
-use uva_graph::{Dataset, Metagraph, NodeType, SeedTimes, Split, TypedDataset, Verify, names};
+use uva_graph::{Dataset, Metagraph, Split, TypedDataset, Verify};
 use uva_propagate::HopSet;
 use uva_sample::{
     Expand, FanoutPer, FanoutSpec, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind,
-    SamplerOptions, TimeLimit, TimePick, TimeRule, Trees, Walks,
+    SamplerOptions, TimePick, TimeRule, Walks,
 };
 
 use crate::RuntimeError;
@@ -381,38 +381,6 @@ impl LoaderOptions {
             trees: self.trees(),
             walks: Walks { count: self.walks, length: self.walk_length, stop: self.walk_stop },
         }
-    }
-
-    /// Whether each seed has a tree of its own, and what it sees.
-    fn trees(&self) -> Option<Trees> {
-        // The option's range ends at the largest int64.
-        let window = self.time_window.map(|window| i64::try_from(window).unwrap_or(i64::MAX));
-        let pick = self.time_pick;
-        let time = self.time_rule.map(|rule| TimeLimit { rule, window, pick });
-        (self.disjoint || time.is_some()).then_some(Trees { time })
-    }
-
-    /// The times of the seeds of a type; `None` if no rule reads them.
-    ///
-    /// # Errors
-    /// If they have none.
-    pub fn seed_times_of<'d>(
-        &self,
-        dataset: &'d TypedDataset,
-        node_type: NodeType,
-        split: Split,
-    ) -> Result<Option<SeedTimes<'d>>, OptionError> {
-        if self.time_rule.is_none() || dataset.split_of(node_type, split).is_empty() {
-            return Ok(None);
-        }
-        let missing = || {
-            let (name, file) = (dataset.metagraph().type_name(node_type), names::split_times(split));
-            OptionError::of(
-                "time_rule",
-                format!("seeds of {name} have no time: {file}, time.npy or `seed_time`"),
-            )
-        };
-        dataset.seed_times_of(node_type, split, self.seed_time).map(Some).ok_or_else(missing)
     }
 
     /// Whether blocks have the places of their edges. Edge rows and types are found by them.

@@ -23,7 +23,7 @@ pub struct BatchMut<'b, 'a> {
     pub nodes: &'b mut [&'a mut [i64]],
     /// Room for the blocks: layer by layer, in each a block for each relation.
     pub blocks: &'b mut [BlockMut<'a>],
-    /// Room for the tree of each node of each type, as long as that for its nodes; empty if no one reads them.
+    /// Room for the tree of each node of each type, as long as that for its nodes; empty if it is not read.
     pub trees: &'b mut [&'a mut [i32]],
 }
 

@@ -17,7 +17,7 @@ const FIRST_SLOTS: usize = 1 << 10;
 /// is (tree, node, limit).
 ///
 /// At most half of its slots are used. It grows to the largest batch, after which batches allocate nothing. Its memory
-/// depends on batches, not on the graph: up to 64 bytes a node, with the arrays beside it.
+/// depends on batches, not on the graph: up to 64 bytes a node, with its arrays.
 pub(crate) struct TreeIds {
     slots: Vec<Slot>,
     /// The bits of a hash that are not its slot.

@@ -45,7 +45,7 @@ pub trait Identity<'g>: Send + Sized {
         count: impl FnMut(usize) -> PickResult,
     ) -> Result<ListReads, SampleError>;
 
-    /// Writes what a batch has beside nodes and blocks. The result is its summand of the batch's hash.
+    /// Writes what a batch has in addition to nodes and blocks. The result is its summand of the batch's hash.
     ///
     /// # Errors
     /// Memory that is too short for it.

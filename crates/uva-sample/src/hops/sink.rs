@@ -190,7 +190,7 @@ impl BlockTarget<'_> {
 
 impl BlockRoom<'_> {
     /// Writes the edge ids of `picks` picks, if there is room for these, and the local ids that `relabel` writes. It
-    /// receives the first local id of new nodes, the room for these and how much of it is used, and the room for local
+    /// receives the first local id of new nodes, the room for these and their number, and the room for local
     /// ids.
     #[inline]
     pub(super) fn take(
