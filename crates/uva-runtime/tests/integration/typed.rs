@@ -48,6 +48,11 @@ pub(super) fn runtime(library: &fixture::Library, options: LoaderOptions) -> Res
     Runtime::builder(&library.path).options(options).epochs(2).validate(true).build()
 }
 
+/// Values for the seeds of one type, and none for the others.
+fn of_types<'s>(dataset: &TypedDataset, target: NodeType, values: &'s [i64]) -> Vec<&'s [i64]> {
+    dataset.metagraph().types().map(|of| if of == target { values } else { &[] }).collect()
+}
+
 /// The batch of this key, sampled without a runtime.
 fn sampled(dataset: &TypedDataset, options: &LoaderOptions, key: BatchKey) -> Result<MiniBatch, SampleError> {
     let sampling = options.sampling_in(dataset.metagraph()).unwrap();
@@ -68,10 +73,7 @@ fn sampled(dataset: &TypedDataset, options: &LoaderOptions, key: BatchKey) -> Re
     let of_position =
         |position: &u32| times.map(|times| times.of(*position as usize, ids[*position as usize]));
     let times: Vec<i64> = positions.iter().filter_map(of_position).collect();
-    let of_target = |of_target| -> Vec<&[i64]> {
-        dataset.metagraph().types().map(|of| if of == target { of_target } else { &[] }).collect()
-    };
-    let (of_types, times) = (of_target(&seeds), of_target(&times));
+    let [of_types, times] = [&seeds, &times].map(|of_target| of_types(dataset, target, of_target));
     let most: Vec<usize> = of_types.iter().map(|seeds| seeds.len()).collect();
     let bounds = BatchBounds::for_graph(&sampling, &most, &GraphSize::of(dataset), Some(1 << 20))?;
     let mut batch = MiniBatch::with_bounds(&bounds);
