@@ -64,6 +64,7 @@ step "clippy" cargo clippy --workspace --all-targets -- -D warnings
 step "book" scripts/check/book.sh
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
 step "second implementation, typed" python3 tests/reference/typed.py --check docs/test-vectors.json
+step "second implementation, trees" python3 tests/reference/trees.py --check docs/test-vectors.json
 step "tests" tests
 
 printf '\n== all passed in %d s\n' $((SECONDS - started))

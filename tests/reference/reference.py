@@ -3,8 +3,9 @@
 
 It follows docs/spec/reproducible-batches.md and shares nothing with the Rust code: no arrays, no tricks, one obvious
 loop for each sentence of that document. words.py has the random words, together.py the kinds of sampler that draw
-for all destinations of a hop together, partitions.py the methods of docs/spec/partitioning.md, and typed.py typed
-graphs. It makes docs/test-vectors.json, which the Rust tests compare with, except for the part that typed.py makes.
+for all destinations of a hop together, partitions.py the methods of docs/spec/partitioning.md, typed.py typed graphs,
+and trees.py disjoint trees. It makes docs/test-vectors.json, which the Rust tests compare with, except for the parts
+that typed.py and trees.py make.
 
     python3 tests/reference/reference.py --write docs/test-vectors.json
     python3 tests/reference/reference.py --check docs/test-vectors.json

@@ -51,11 +51,11 @@ def seeds_of_batch(split, positions):
 # --- Picks ----------------------------------------------------------------------------------------------------
 
 
-def picks_of_relation(graph, options, stream_of, relation, node, fanout):
-    """Positions picked in the list of a node in a relation."""
+def picks_of_relation(graph, options, stream_of, relation, node, fanout, bounds=None):
+    """Positions picked in the list of a node in a relation, or in the part of it between `bounds`."""
     source, destination = ends(graph, relation)
     edges = graph["edges"][relation]
-    begin, end = bounds_of(graph, relation, node)
+    begin, end = bounds or bounds_of(graph, relation, node)
     kind, replace = options.get("kind", "neighbor"), options["replace"]
     own = original_of(graph, destination)[node]
     if kind == "labor":

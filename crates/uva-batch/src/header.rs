@@ -545,7 +545,7 @@ mod tests {
         let types = vec![TypeSize { seeds: 0, nodes: 9 }, TypeSize { seeds: 4, nodes: 8 }];
         let block = |destinations, sources, edges| BlockSize { destinations, sources, edges };
         let blocks = vec![block(4, 8, 10), block(4, 9, 12), block(8, 8, 10), block(8, 9, 12)];
-        let bounds = BatchBounds { types, blocks, relations, edge_ids: false, weights: false };
+        let bounds = BatchBounds { types, blocks, relations, edge_ids: false, weights: false, trees: false };
         let mut header = BatchHeader::of_batch(
             BatchKey { split: Split::Train, epoch: 0, batch: 0 },
             &BatchCounts::default(),

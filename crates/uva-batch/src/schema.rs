@@ -28,6 +28,10 @@ pub enum Column {
     Weights,
     /// Places of the seeds in their split.
     InputId,
+    /// Trees of all nodes.
+    Tree,
+    /// Times of the seeds.
+    SeedTime,
     /// Mask of real (non-padding) seeds.
     SeedMask,
     /// Feature rows of a layer's picks.
@@ -161,7 +165,7 @@ pub struct HashTag {
 /// Neighbouring columns of node types lie type by type: `input_nodes.a, seeds.a, labels.a, input_nodes.b, …`. Neighbouring
 /// columns of layers with the same presence lie layer by layer, and in each relation by relation: `block0.indptr,
 /// block0.indices, block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
-pub const COLUMNS: [ColumnSpec; 15] = [
+pub const COLUMNS: [ColumnSpec; 17] = [
     ColumnSpec {
         column: Column::InputNodes,
         name: "input_nodes",
@@ -248,6 +252,24 @@ pub const COLUMNS: [ColumnSpec; 15] = [
         values: Values::One(Element::I64),
         rows: Rows::Seeds,
         presence: Presence::Asked,
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::Tree,
+        name: "tree",
+        values: Values::One(Element::I32),
+        rows: Rows::Nodes,
+        presence: Presence::Asked,
+        hash_tag: Some(HashTag { first: 2, per_layer: 0 }),
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::SeedTime,
+        name: "seed_time",
+        values: Values::One(Element::I64),
+        rows: Rows::Seeds,
+        presence: Presence::Asked,
+        hash_tag: Some(HashTag { first: 3, per_layer: 0 }),
         ..SAMPLED
     },
     ColumnSpec {
@@ -479,6 +501,8 @@ mod tests {
                 Column::Indptr => of_integers(indptr),
                 Column::Indices => of_integers(indices),
                 Column::Weights => weights.iter().map(|weight| u64::from(weight.to_bits())).collect(),
+                // Of batches of trees only.
+                Column::Tree | Column::SeedTime => Vec::new(),
                 other => panic!("{other:?} has a tag"),
             }
         };

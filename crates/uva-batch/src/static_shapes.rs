@@ -414,6 +414,7 @@ mod tests {
             relations,
             edge_ids: false,
             weights: false,
+            trees: false,
         };
         let shapes = StaticShapes::estimate(&[counts(20, 50, 0)], Expand::All, &bounds);
         assert_eq!(shapes.nodes_of(paper), [16, 0, 56]);

@@ -73,7 +73,7 @@ pub use storage::directory::DATASET;
 pub use storage::node_rows::NodeRows;
 pub use storage::random_file::{RandomFile, RandomValues};
 pub use storage::verification::{Verification, Verify};
-pub use storage::views::{Csc, EdgeRows, FeatureTable, Indices, Labels};
+pub use storage::views::{Csc, EdgeRows, EntryTimes, FeatureTable, Indices, Labels, SeedTimes};
 pub use storage::{node_file, verify, views};
 pub use typed_dataset::{Overlap, Repeats, TypedDataset};
 pub use uva_files::Progress;

@@ -23,8 +23,8 @@ use crate::storage::stamp::Stamp;
 use crate::storage::verification::{Verification, Verify, check_graph};
 use crate::storage::verify;
 use crate::{
-    Csc, EdgeRows, ElementType, FeatureTable, GraphError, Labels, Meta, Metagraph, NodeType, Relation,
-    Schema, Split, TableSchema,
+    Csc, EdgeRows, ElementType, EntryTimes, FeatureTable, GraphError, Labels, Meta, Metagraph, NodeType,
+    Relation, Schema, SeedTimes, Split, TableSchema,
 };
 
 /// Nodes that replace those of a split.
@@ -347,6 +347,20 @@ impl TypedDataset {
         self.node_files(node_type)?.split_times[split as usize].as_ref().map(TypedArray::values)
     }
 
+    /// The times of the seeds of a type: those of the file of the split, unless other nodes replace the split, or else of
+    /// the nodes, or else `other`; `None` if there is no such time.
+    pub fn seed_times_of(
+        &self,
+        node_type: NodeType,
+        split: Split,
+        other: Option<i64>,
+    ) -> Option<SeedTimes<'_>> {
+        let is_replaced = self.chosen.as_ref().is_some_and(|chosen| chosen.split == split);
+        let of_split = self.split_times_of(node_type, split).filter(|_| !is_replaced);
+        let of_nodes = || self.node_times(node_type).map(SeedTimes::OfNodes);
+        of_split.map(SeedTimes::OfSplit).or_else(of_nodes).or(other.map(SeedTimes::Same))
+    }
+
     /// The time of each node of a type; `None` if there are none.
     pub fn node_times(&self, node_type: NodeType) -> Option<&[i64]> {
         self.node_files(node_type)?.times.as_ref().map(TypedArray::values)
@@ -357,7 +371,12 @@ impl TypedDataset {
         self.relation_files(relation).times.as_ref().map(TypedArray::values)
     }
 
-    /// Whether the entries of each list of a relation ascend by time.
+    /// The time of each entry of a relation: of its edge, or else of its neighbour; `None` if there are neither.
+    pub fn entry_times(&self, relation: Relation) -> Option<EntryTimes<'_>> {
+        self.some_graph().entry_times(relation)
+    }
+
+    /// Whether the entries of each list of a relation ascend by [their times](Self::entry_times).
     pub fn is_ordered_by_time(&self, relation: Relation) -> bool {
         self.relation_files(relation).order.is_some()
     }

@@ -84,7 +84,7 @@ macro_rules! plain_values {
         }
     )*};
 }
-plain_values!(bool, u32, u64, usize, f64);
+plain_values!(bool, u32, i64, u64, usize, f64);
 
 impl<T: Named> OptionValue for T {
     fn of_text(text: &str) -> Option<Self> {

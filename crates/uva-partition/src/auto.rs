@@ -84,6 +84,7 @@ fn judged(
             batch_dependency: 1,
             expand: Expand::All,
             edge_ids: false,
+            trees: None,
             walks: Walks::default(),
         },
         batch_size: BATCH_SIZE,

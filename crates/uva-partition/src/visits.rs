@@ -219,6 +219,7 @@ mod tests {
             batch_dependency: 1,
             expand,
             edge_ids: false,
+            trees: None,
             walks,
         }
     }

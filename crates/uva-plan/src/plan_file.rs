@@ -158,6 +158,8 @@ impl PlanOptions {
             walks: _,
             expand: _,
             edge_ids: _,
+            // Neither are trees planned for.
+            trees: _,
             // Graphs with several relations have no plan.
             fanout_per: _,
         } = workload.options.clone();

@@ -93,6 +93,14 @@ pub enum SampleError {
         /// Layers in the memory given.
         given: usize,
     },
+    /// There is not one time for each seed.
+    #[error("the seeds of a type have {times} times, but there are {seeds} of them")]
+    SeedTimes {
+        /// Seeds of the type.
+        seeds: usize,
+        /// Times given for them.
+        times: usize,
+    },
     /// The seeds or the provided memory are for another number of node types.
     #[error("the seeds and the batch memory are for {given} node types, but the graph has {expected}")]
     TypeMismatch {
@@ -280,6 +288,62 @@ pub enum InvalidOption {
     FanoutPerNode {
         /// The kind.
         kind: SamplerKind,
+    },
+    /// The kind of sampler does not make batches of disjoint trees.
+    #[error(
+        "`sampler_kind={kind}`: not supported with disjoint trees, which share no nodes; use `sampler_kind={instead}`"
+    )]
+    TreesOfKind {
+        /// The kind.
+        kind: SamplerKind,
+        /// The kinds that make them.
+        instead: String,
+    },
+    /// Trees, and lists that are divided among ranks.
+    #[error("`disjoint`: disjoint trees are not supported with `graph=divided` yet")]
+    DividedTrees,
+    /// Trees, and a sampler on a GPU.
+    #[error("`disjoint`: disjoint trees are only sampled on the CPU: use `sampler=cpu`")]
+    TreesOnDevice,
+    /// A batch has more trees than their numbers have bits.
+    #[error("`batch_size`: a batch has {seeds} seeds, but at most 2^24 disjoint trees are supported")]
+    TooManyTrees {
+        /// Seeds of all types.
+        seeds: usize,
+    },
+    /// One draw for all lists of a node, and a rule of time.
+    #[error("`fanout_per=node` is not supported with `time_rule` yet")]
+    TimePerNode,
+    /// The latest entries, with replacement.
+    #[error(
+        "`time_pick=last`: the latest entries are picked once each; omit `replace`, or use `time_pick=uniform`"
+    )]
+    LastReplaced,
+    /// A window below 0.
+    #[error("`time_window={window}`: expected 0 or more")]
+    TimeWindow {
+        /// The value given.
+        window: i64,
+    },
+    /// A rule of time for a graph without times.
+    #[error("`time_rule`: no relation and no node type has time.npy")]
+    NoTimes,
+    /// Lists that may not be sorted by time.
+    #[error(
+        "`time_rule`: the lists of relation {relation} are not known to be sorted by time: meta.json has no \"order\": \"time\" \
+         for it; import with `order=time` sorts them"
+    )]
+    NotSorted {
+        /// The number of the relation.
+        relation: u16,
+    },
+    /// The numbers of times and of edges or nodes differ.
+    #[error("time.npy has {given} entries, expected {wanted}")]
+    Times {
+        /// Entries in it.
+        given: usize,
+        /// Edges of the relation, or nodes of the type.
+        wanted: usize,
     },
     /// There are fanouts for another number of relations.
     #[error("`fanouts`: there are fanouts for {given} relations, but the graph has {relations}")]
@@ -520,7 +584,11 @@ impl InvalidOption {
             | Self::OneSubgraph { .. }
             | Self::FoundFanout { .. }
             | Self::Unbounded { .. } => Some("fanouts"),
-            Self::FanoutPerNode { .. } => Some("fanout_per"),
+            Self::FanoutPerNode { .. } | Self::TimePerNode => Some("fanout_per"),
+            Self::DividedTrees | Self::TreesOnDevice => Some("disjoint"),
+            Self::LastReplaced => Some("time_pick"),
+            Self::TimeWindow { .. } => Some("time_window"),
+            Self::NoTimes | Self::NotSorted { .. } => Some("time_rule"),
             Self::BatchDependency => Some("batch_dependency"),
             Self::BeyondPart { kind, .. } => Some(if kind.walks() { "walk_length" } else { "fanouts" }),
             Self::KindOnDevice { .. }
@@ -528,12 +596,13 @@ impl InvalidOption {
             | Self::NoWeights { .. }
             | Self::DividedLists { .. }
             | Self::Types { .. }
+            | Self::TreesOfKind { .. }
             | Self::WholeGraph { .. } => Some("sampler_kind"),
             Self::Replace { .. } => Some("replace"),
             Self::TooManyToFollow { .. } => Some("seed_order"),
             Self::ExpandNew { .. } => Some("expand"),
             Self::EdgeIds { .. } => Some("edge_ids"),
-            Self::BatchSizeZero => Some("batch_size"),
+            Self::BatchSizeZero | Self::TooManyTrees { .. } => Some("batch_size"),
             Self::BoundTooLarge { .. } | Self::SlotTooSmall { .. } => Some("slot_bytes"),
             Self::Walks { what, .. } => Some(what),
             Self::DegreeTooLarge { .. }
@@ -543,6 +612,7 @@ impl InvalidOption {
             | Self::DividedNodes { .. }
             | Self::Parts { .. }
             | Self::Weights { .. }
+            | Self::Times { .. }
             | Self::TooManySeeds { .. }
             | Self::Epoch { .. } => None,
         }

@@ -28,6 +28,8 @@ pub(crate) struct KindRow {
     pub(crate) reads_whole_lists: bool,
     /// It can pick with replacement.
     pub(crate) replaces: bool,
+    /// It can grow disjoint trees.
+    pub(crate) grows_trees: bool,
     /// It needs the weights of edges.
     pub(crate) needs_weights: bool,
     /// It uses the options of random walks.
@@ -64,6 +66,7 @@ impl KindRow {
         fanout: Fanout::Picks,
         reads_whole_lists: false,
         replaces: false,
+        grows_trees: false,
         needs_weights: false,
         walks: false,
         reads_whole_graph: false,
@@ -138,6 +141,13 @@ impl SamplerKind {
     #[must_use]
     pub const fn weighs_edges(self) -> bool {
         !matches!(self.0.fanout, Fanout::Picks)
+    }
+
+    /// Whether it supports batches of disjoint trees ([`SamplerOptions::trees`](crate::SamplerOptions::trees)): picks of
+    /// a list do not depend on other lists.
+    #[must_use]
+    pub const fn grows_trees(self) -> bool {
+        self.0.grows_trees
     }
 
     /// Whether it supports picks with replacement ([`SamplerOptions::replace`](crate::SamplerOptions::replace)).

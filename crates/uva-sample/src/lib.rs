@@ -43,7 +43,12 @@ pub use hops::{Divided, ListCounts};
 pub use kind::SamplerKind;
 pub use kinds::{NeighborSampler, divided_sampler, sampler};
 pub use limits::{MAX_EPOCH, MAX_FANOUT, MAX_LAYERS};
-pub use options::{Expand, FanoutPer, FanoutSpec, Fanouts, HopShape, SamplerOptions, Walks, batch_of_picks};
+pub use options::{
+    Expand, FanoutPer, FanoutSpec, Fanouts, HopShape, SamplerOptions, TimeLimit, TimePick, TimeRule, Trees,
+    Walks, batch_of_picks,
+};
 pub use order::{ChunkOrder, EpochOrder, Follow, OrderEdges, Proximity, SeedOrder, SeedSequences, Sequenced};
-pub use sampler::{BatchSampler, GraphView, OriginalEdges, RelationView, TypeView, TypedView};
+pub use sampler::{
+    BatchSampler, GraphView, OriginalEdges, RelationView, Seeds, SortedTimes, TypeView, TypedView,
+};
 pub use visit::VisitReads;

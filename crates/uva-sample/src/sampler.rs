@@ -1,6 +1,6 @@
 //! The interface of all samplers, and their view of the graph.
 
-use uva_graph::{Csc, TypedDataset};
+use uva_graph::{Csc, EntryTimes, Relation, TypedDataset};
 
 use crate::RelationEnds;
 use crate::{BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleError, SamplerOptions};
@@ -24,7 +24,7 @@ pub trait BatchSampler: Send {
     fn sample_types(
         &mut self,
         key: BatchKey,
-        seeds: &[&[i64]],
+        seeds: Seeds<'_>,
         out: &mut BatchMut<'_, '_>,
     ) -> Result<BatchCounts, SampleError>;
 
@@ -38,7 +38,7 @@ pub trait BatchSampler: Send {
         seeds: &[i64],
         out: &mut BatchMut<'_, '_>,
     ) -> Result<BatchCounts, SampleError> {
-        self.sample_types(key, &[seeds], out)
+        self.sample_types(key, (&[seeds][..]).into(), out)
     }
 
     /// Draws the picks that other ranks request in the hops of one batch, if this rank has no batch and the lists are
@@ -61,6 +61,23 @@ pub trait BatchSampler: Send {
         batch: &mut MiniBatch,
     ) -> Result<BatchCounts, SampleError> {
         batch.fill(|out| self.sample(key, seeds, out))
+    }
+}
+
+/// The seeds of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Seeds<'s> {
+    /// The seeds of each type, as ids of the graph.
+    pub ids: &'s [&'s [i64]],
+    /// The time of each seed, if batches are of [trees](SamplerOptions::trees) that see the graph at a time. Otherwise it
+    /// is not read.
+    pub times: &'s [&'s [i64]],
+}
+
+impl<'s> From<&'s [&'s [i64]]> for Seeds<'s> {
+    /// Seeds without times.
+    fn from(ids: &'s [&'s [i64]]) -> Self {
+        Self { ids, times: &[] }
     }
 }
 
@@ -124,6 +141,25 @@ pub struct RelationView<'g> {
     /// Its lists: one for each node of the destination type, of nodes of the source type. Their
     /// [`original_ids`](Csc::original_ids) are not read: those of the types count.
     pub lists: GraphView<'g>,
+    /// The times of its entries; `None` if these have none.
+    pub times: Option<SortedTimes<'g>>,
+}
+
+/// The times of a relation's entries.
+#[derive(Clone, Copy, Debug)]
+pub struct SortedTimes<'g> {
+    /// The times. Those of edges are in the order of the *dataset's* `indices.npy`.
+    pub times: EntryTimes<'g>,
+    /// Whether the entries of each list are known to ascend by time, which rules of time require.
+    pub sorted: bool,
+}
+
+impl<'g> SortedTimes<'g> {
+    /// The times of a dataset's relation.
+    fn of(dataset: &'g TypedDataset, relation: Relation) -> Option<Self> {
+        let times = dataset.entry_times(relation)?;
+        Some(Self { times, sorted: dataset.is_ordered_by_time(relation) })
+    }
 }
 
 impl<'g> TypedView<'g> {
@@ -140,6 +176,7 @@ impl<'g> TypedView<'g> {
         let relations = dataset.metagraph().relations().map(|relation| RelationView {
             ends: RelationEnds::of(dataset.metagraph(), relation),
             lists: GraphView { weights: dataset.weights_of(relation), ..dataset.lists(relation).into() },
+            times: SortedTimes::of(dataset, relation),
         });
         Self { types: types.collect(), relations: relations.collect() }
     }
@@ -150,7 +187,7 @@ impl<'g> From<GraphView<'g>> for TypedView<'g> {
         let csc = &lists.csc;
         Self {
             types: vec![TypeView { nodes: csc.nodes(), original_ids: csc.original_ids }],
-            relations: vec![RelationView { ends: RelationEnds::ONLY, lists }],
+            relations: vec![RelationView { ends: RelationEnds::ONLY, lists, times: None }],
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use uva_graph::npy::{NpyType, write_array};
 
 use uva_runtime::options::part::Part;
 use uva_runtime::{InputSeeds, LoaderOptions, Runtime};
@@ -38,6 +39,32 @@ fn bench_sample_has_the_batches_of_the_second_implementation() {
             assert_eq!(found["verified"]["hops"], 2, "{name}");
         }
     }
+}
+
+#[test]
+fn trees_are_the_same_on_any_number_of_threads_and_depend_on_the_time() {
+    let temp = directory();
+    let data = temp.path().join("data");
+    dataset_of("library", &data);
+    let times: Vec<i64> = vec![1, 2, 2, 3, 0, 1, 4, 4, 5, 9, 9, 9];
+    write_array(&data.join("edges/author__writes__paper/time.npy"), NpyType::I64, &[], &times).unwrap();
+    let meta = fs::read_to_string(data.join("meta.json")).unwrap();
+    let mut meta: Value = serde_json::from_str(&meta).unwrap();
+    meta["edges"][1]["order"] = json!("time");
+    fs::write(data.join("meta.json"), meta.to_string()).unwrap();
+    let hashes = ["", "--time-rule until-seed --seed-time 3", "--time-rule until-seed --seed-time 4"].map(|rule| {
+        let of_threads = [1, 3].map(|threads| {
+            let words = format!(
+                "bench sample data --fanouts 2,2 --batch-size 4 --batches 4 --json --disjoint {rule} --threads {threads}"
+            );
+            let found = uvatrain(temp.path(), words.split_whitespace()).run().succeeds().json();
+            assert_eq!(found["verified"]["hops"], 2, "{rule}");
+            found["hash"].as_str().unwrap().to_owned()
+        });
+        assert_eq!(of_threads[0], of_threads[1], "{rule}");
+        of_threads[0].clone()
+    });
+    assert!(hashes[0] != hashes[1] && hashes[1] != hashes[2], "{hashes:?}");
 }
 
 #[test]
@@ -219,6 +246,12 @@ fn what_typed_graphs_do_not_support_is_refused_with_the_reason() {
     };
     refused("bench sample data --sampler-kind ladies", "neighbor, labor or weighted sample it");
     refused("bench sample data --sampler-kind weighted", "weight");
+    refused("bench sample data --sampler-kind labor --disjoint", "use --sampler-kind neighbor or weighted");
+    refused(
+        "bench sample data --time-rule until-seed --seed-time 3",
+        "no relation and no node type has time.npy",
+    );
+    refused("bench sample data --time-window 3", "--time-rule");
     refused(
         "train data --model sage",
         "--model sage: for one node type and one relation, and DATA is a typed graph: use --model rsage",

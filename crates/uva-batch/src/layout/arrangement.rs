@@ -255,7 +255,14 @@ fn of_rows(seeds: usize) -> Result<BatchBounds, LayoutError> {
     // Headers count in 32 bits.
     u32::try_from(seeds).map_err(|_| LayoutError::TooLarge)?;
     let types = vec![TypeSize { seeds, nodes: seeds }];
-    Ok(BatchBounds { types, blocks: Vec::new(), relations: Vec::new(), edge_ids: false, weights: false })
+    Ok(BatchBounds {
+        types,
+        blocks: Vec::new(),
+        relations: Vec::new(),
+        edge_ids: false,
+        weights: false,
+        trees: false,
+    })
 }
 
 /// The maximum number of rows of an array.

@@ -70,7 +70,17 @@ impl<'a> ColumnsMut<'a> {
 
     /// Takes the memory for the ids of the nodes of each type.
     pub fn take_nodes(&mut self) -> SmallVec<[&'a mut [i64]; 1]> {
-        let of_types = self.places.iter().filter(|place| place.key.column == Column::InputNodes);
+        self.take_types(Column::InputNodes)
+    }
+
+    /// Takes the memory for the tree of each node of each type; empty if the batches do not have it.
+    pub fn take_trees(&mut self) -> SmallVec<[&'a mut [i32]; 1]> {
+        self.take_types(Column::Tree)
+    }
+
+    /// Takes the memory of a column of node types, for each of them.
+    fn take_types<T: Pod>(&mut self, column: Column) -> SmallVec<[&'a mut [T]; 1]> {
+        let of_types = self.places.iter().filter(|place| place.key.column == column);
         let keys: SmallVec<[ColumnKey; 1]> = of_types.map(|place| place.key).collect();
         keys.into_iter().map(|key| self.take(key)).collect()
     }

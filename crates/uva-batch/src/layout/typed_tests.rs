@@ -94,13 +94,13 @@ fn sampled(
     let bounds =
         BatchBounds::for_graph(&spec.sampling, &[3, 0, 0], &GraphSize::of(dataset), Some(1 << 20)).unwrap();
     let mut plain = MiniBatch::with_bounds(&bounds);
-    plain.fill(|out| sampler.sample_types(key, &seeds, out)).unwrap();
+    plain.fill(|out| sampler.sample_types(key, (&seeds[..]).into(), out)).unwrap();
     let mut payload = vec![0; layout.feature_slot_bytes()];
     let mut columns = layout.columns_mut(&mut payload);
     let (mut nodes, mut blocks) = (columns.take_nodes(), columns.take_blocks());
     assert_eq!((nodes.len(), blocks.len()), (3, 10));
-    let mut out = BatchMut { nodes: &mut nodes, blocks: &mut blocks };
-    let counts = sampler.sample_types(key, &seeds, &mut out).unwrap();
+    let mut out = BatchMut { nodes: &mut nodes, blocks: &mut blocks, trees: &mut [] };
+    let counts = sampler.sample_types(key, (&seeds[..]).into(), &mut out).unwrap();
     drop((columns, nodes, blocks));
     let header = BatchHeader::of_batch(key, &counts);
     header.write(&mut payload);

@@ -88,7 +88,7 @@ pub enum ListLayout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EntryOrder {
-    /// By `time.npy`, ascending.
+    /// By `time.npy` of the relation, or else of its source type, ascending.
     Time,
 }
 

@@ -14,7 +14,7 @@ use crate::storage::arrays::node_files::{NodeFiles, SaidOfNodes};
 use crate::storage::arrays::place::ArrayDirectory;
 use crate::storage::arrays::relation_files::RelationFiles;
 use crate::storage::typed_directory::check_directories;
-use crate::{Csc, GraphError, Meta, NodeType, Relation, Split};
+use crate::{Csc, EntryTimes, GraphError, Meta, NodeType, Relation, Split};
 
 /// The graph of a dataset, with the labels and splits of its nodes. A homogeneous graph has one node type and one
 /// relation.
@@ -48,6 +48,15 @@ const MOST_NODES: u64 = 1 << 40;
 struct TooManyNodes {
     key: String,
     num: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{key} is \"time\", but neither the relation nor {source_type} has a time.npy: remove the key, or write the times"
+)]
+struct OrderWithoutTimes {
+    key: String,
+    source_type: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +126,29 @@ impl GraphFiles {
         let types = types.collect::<Result<Vec<_>, _>>()?;
         let files = GraphFiles { meta, metagraph, target, types, relations };
         files.check_reverses(directory)?;
+        files.check_orders(directory)?;
         Ok(files)
+    }
+
+    /// Checks that relations with an order have the times that it is by.
+    fn check_orders(&self, directory: &Path) -> Result<(), GraphError> {
+        let ordered = |relation: &Relation| self.relations[relation.index()].order.is_some();
+        for relation in self.metagraph.relations().filter(ordered) {
+            if self.entry_times(relation).is_none() {
+                let place = ArrayDirectory::of_relation(directory, &self.metagraph, relation);
+                let source_type = self.metagraph.type_name(self.metagraph.source(relation)).to_owned();
+                return Err(place.wrong_meta(OrderWithoutTimes { key: place.key("order"), source_type }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The times of a relation's entries: of its edges, or else of its source type; `None` if there are neither.
+    pub(crate) fn entry_times(&self, relation: Relation) -> Option<EntryTimes<'_>> {
+        let of_edges = self.relations[relation.index()].times.as_ref().map(TypedArray::values);
+        let of_sources = || self.types[self.metagraph.source(relation).index()].times.as_ref();
+        let of_sources = || of_sources().map(|times| EntryTimes::Sources(times.values()));
+        of_edges.map(EntryTimes::Edges).or_else(of_sources)
     }
 
     /// The number of edges of each relation and its reverse; an error if a pair differs.

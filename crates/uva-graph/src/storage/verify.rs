@@ -16,7 +16,7 @@ use crate::storage::arrays::node_files::NodeFiles;
 use crate::storage::arrays::relation_files::IndexArray;
 use crate::storage::files::{EdgeRowArray, Files};
 use crate::storage::graph_files::GraphFiles;
-use crate::{Csc, ElementType, GraphError, NodeType, Relation};
+use crate::{Csc, ElementType, EntryTimes, GraphError, NodeType, Relation};
 
 /// Values per task: enough to make a task's cost vanish, few enough to spread over the cores.
 const CHUNK: usize = 1 << 16;
@@ -73,6 +73,19 @@ enum ContentProblem {
          needs ascending lists; import sorts them with `order=time`"
     )]
     Time { position: usize, at: usize, owner: String, node: usize, value: i64, before: i64 },
+    #[error(
+        "entry {position} at offset {at}, in the list of {owner} {node}, is of time {value} (that of its {neighbour}) after {before}: \
+         \"order\": \"time\" needs ascending lists; import sorts them with `order=time`"
+    )]
+    SourceTime {
+        position: usize,
+        at: usize,
+        owner: String,
+        node: usize,
+        neighbour: String,
+        value: i64,
+        before: i64,
+    },
     #[error("entry {position} at offset {at} is {value}, an id has to be 0 or more")]
     EdgeId { position: usize, at: usize, value: i64 },
     #[error("entry {position} at offset {at} is {value}, outside the rows 0 to {} of {file}", *rows as i64 - 1)]
@@ -213,24 +226,48 @@ fn edges_of(files: &GraphFiles, relation: Relation) -> Result<(), GraphError> {
         let (array, value) = (ids.array(), ids.values()[position]);
         return Err(invalid(array, ContentProblem::EdgeId { position, at: offset(array, position), value }));
     }
-    match (edges.order, &edges.times) {
-        (Some(EntryOrder::Time), Some(times)) => times_ascend(files, relation, times),
-        _ => Ok(()),
+    match edges.order {
+        Some(EntryOrder::Time) => times_ascend(files, relation),
+        None => Ok(()),
     }
 }
 
-/// Checks that the entries of each list ascend by time.
-fn times_ascend(files: &GraphFiles, relation: Relation, times: &TypedArray<i64>) -> Result<(), GraphError> {
-    let (ends, values) = (files.lists(relation).indptr, times.values());
-    let list = |node: usize| &values[ends[node] as usize..ends[node + 1] as usize];
-    let wrong = (0..ends.len() - 1).into_par_iter().position_first(|node| !list(node).is_sorted());
-    let Some(node) = wrong else { return Ok(()) };
-    let falls = list(node).windows(2).position(|pair| pair[0] > pair[1]).unwrap_or(0);
-    let position = ends[node] as usize + falls + 1;
-    let array = times.array();
+/// Checks that the entries of each list ascend by time. The ids of neighbours have been checked.
+fn times_ascend(files: &GraphFiles, relation: Relation) -> Result<(), GraphError> {
+    let csc = files.lists(relation);
+    let falls = match files.entry_times(relation) {
+        Some(EntryTimes::Edges(times)) => first_fall(csc.indptr, |entry| times[entry]),
+        Some(EntryTimes::Sources(times)) => {
+            first_fall(csc.indptr, |entry| times[csc.indices.get(entry) as usize])
+        }
+        None => None,
+    };
+    let Some((node, position, [before, value])) = falls else { return Ok(()) };
+    let edges = &files.relations[relation.index()];
     let owner = files.metagraph.type_name(files.metagraph.destination(relation)).to_owned();
-    let (at, value, before) = (offset(array, position), values[position], values[position - 1]);
-    Err(invalid(array, ContentProblem::Time { position, at, owner, node, value, before }))
+    Err(match &edges.times {
+        Some(times) => {
+            let (array, at) = (times.array(), offset(times.array(), position));
+            invalid(array, ContentProblem::Time { position, at, owner, node, value, before })
+        }
+        None => {
+            let array = edges.indices.array();
+            let (at, source) = (offset(array, position), files.metagraph.source(relation));
+            let neighbour = files.metagraph.type_name(source).to_owned();
+            invalid(array, ContentProblem::SourceTime { position, at, owner, node, neighbour, value, before })
+        }
+    })
+}
+
+/// The first list whose times do not ascend: its node, the first entry that is earlier than the one before it, and the
+/// times of both.
+fn first_fall(ends: &[i64], time: impl Fn(usize) -> i64 + Sync) -> Option<(usize, usize, [i64; 2])> {
+    let falls = |node: usize| {
+        let mut entries = ends[node] as usize + 1..ends[node + 1] as usize;
+        entries.find(|entry| time(entry - 1) > time(*entry))
+    };
+    let found = (0..ends.len() - 1).into_par_iter().find_map_first(|node| Some((node, falls(node)?)));
+    found.map(|(node, entry)| (node, entry, [time(entry - 1), time(entry)]))
 }
 
 /// Checks that the ids of edges by which their feature rows are found are those of rows.

@@ -52,6 +52,41 @@ impl Indices<'_> {
     }
 }
 
+/// What the time of an entry in the lists of a relation is. Times are in the user's unit.
+#[derive(Debug, Clone, Copy)]
+pub enum EntryTimes<'a> {
+    /// That of its edge: a time for each, in the order of `indices`.
+    Edges(&'a [i64]),
+    /// That of its neighbour: a time for each node of the source type.
+    Sources(&'a [i64]),
+}
+
+/// What the time of a seed is.
+#[derive(Debug, Clone, Copy)]
+pub enum SeedTimes<'a> {
+    /// A time for each entry of the split.
+    OfSplit(&'a [i64]),
+    /// A time for each node of the type.
+    OfNodes(&'a [i64]),
+    /// One for all seeds.
+    Same(i64),
+}
+
+impl SeedTimes<'_> {
+    /// The time of the seed `node`, which is at `position` of its split.
+    ///
+    /// # Panics
+    /// If there are no such entries.
+    #[inline]
+    pub fn of(&self, position: usize, node: i64) -> i64 {
+        match self {
+            SeedTimes::OfSplit(times) => times[position],
+            SeedTimes::OfNodes(times) => times[node as usize],
+            SeedTimes::Same(time) => *time,
+        }
+    }
+}
+
 /// A graph as compressed sparse columns: `indices[indptr[v]..indptr[v + 1]]` are the in-neighbours of node `v`,
 /// whose features `v` aggregates.
 ///

@@ -282,7 +282,18 @@ fn lists_that_do_not_ascend_by_time_are_refused() {
     assert!(message.starts_with(&wanted), "{message}");
     fs::remove_file(library.file(&format!("{WRITES}/time"))).unwrap();
     let message = library.refusal(Verify::Stamp);
-    assert!(message.contains("\"order\" of author__writes__paper is \"time\""), "{message}");
+    let wanted =
+        "\"order\" of author__writes__paper is \"time\", but neither the relation nor author has a time.npy";
+    assert!(message.contains(wanted), "{message}");
+    // Without times of edges, the order is that of the authors: 3, 0, 1, 0 in the list of paper 0.
+    library.write("nodes/author/time", NpyType::I64, &[], &[1_i64, 2, 0, 0, 9]);
+    let wanted = format!(
+        "{WRITES}/indices.npy: entry 3 at offset 140, in the list of paper 0, is of time 1 (that of its author) after 2: \"order\""
+    );
+    let message = library.refusal(Verify::Stamp);
+    assert!(message.starts_with(&wanted), "{message}");
+    library.write("nodes/author/time", NpyType::I64, &[], &[4_i64, 4, 0, 4, 4]);
+    library.open();
 }
 
 #[test]

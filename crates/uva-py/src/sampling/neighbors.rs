@@ -83,7 +83,7 @@ impl Worker {
                     ..BlockMut::default()
                 })
                 .collect();
-            let mut out = BatchMut { nodes: &mut [&mut self.nodes], blocks: &mut blocks };
+            let mut out = BatchMut { nodes: &mut [&mut self.nodes], blocks: &mut blocks, trees: &mut [] };
             let error = match self.sampler.sample(key, seeds, &mut out) {
                 Ok(counts) => return Ok(counts),
                 Err(error) => error,

@@ -226,3 +226,34 @@ def test_hetero_data_trims_to_what_the_blocks_compute(typed):
             )
             rows = {**rows, "paper": sums}
         assert torch.allclose(found, rows["paper"][:8], atol=1e-5)
+
+
+def test_trees_have_their_own_nodes_and_the_times_of_their_seeds(typed, tmp_path):
+    path, edges = typed
+    copy = shutil.copytree(path, tmp_path / "graph")
+    writes = "__".join(RELATIONS[1])
+    assert RELATIONS[1][1] == "writes"
+    indptr = numpy.load(copy / f"edges/{writes}/indptr.npy")
+    times = numpy.random.default_rng(4).integers(0, 20, indptr[-1])
+    for begin, end in zip(indptr, indptr[1:]):
+        times[begin:end].sort()
+    numpy.save(copy / f"edges/{writes}/time.npy", times)
+    meta = json.loads((copy / "meta.json").read_text())
+    meta["edges"][1]["order"] = "time"
+    (copy / "meta.json").write_text(json.dumps(meta))
+    with uvatrain.Loader(copy, **OPTIONS, time_rule="before-seed", time_window=9, seed_time=12) as loader:
+        for batch in loader:
+            paper, author = batch["paper"], batch["author"]
+            assert paper.seed_time.tolist() == [12] * paper.num_seeds
+            assert paper.tree[: paper.num_seeds].tolist() == list(range(paper.num_seeds))
+            for nodes in (paper, author):
+                trees = list(zip(nodes.tree.tolist(), nodes.n_id.tolist()))
+                assert len(set(trees)) == len(trees)
+            found = batch[RELATIONS[1]].edge_index
+            assert torch.equal(author.tree[found[0]], paper.tree[found[1]])
+            seen = times[batch.blocks[-1][writes].edge_ids.numpy()]
+            assert len(seen) and ((seen >= 3) & (seen < 12)).all()
+    with uvatrain.Loader(copy, **OPTIONS) as loader:
+        assert next(iter(loader))["paper"].tree is None
+    with pytest.raises(ValueError, match="seeds of paper have no time: train_time.npy, time.npy or seed_time"):
+        uvatrain.Loader(copy, **OPTIONS, time_rule="until-seed")

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use uva_batch::{BatchHeader, Column, HandOver, pad};
 use uva_graph::{Dataset, Split};
-use uva_sample::{BatchKey, BatchMut, EpochOrder};
+use uva_sample::{BatchKey, BatchMut, EpochOrder, Seeds};
 
 use crate::feed::device::DeviceBatches;
 use crate::plan::RunPlan;
@@ -38,6 +38,7 @@ impl<'a> Sampling<'a> {
         engine: Engine<'a>,
         on_device: Option<Arc<DeviceBatches>>,
     ) -> Result<Self, RuntimeError> {
+        let lists = |split| SeedLists::of(graph, dataset, &plan.options, split);
         let order = |split| Ok::<_, RuntimeError>(vec![PreparedOrder::of(dataset, plan, split)?]);
         Ok(Self {
             dataset,
@@ -46,7 +47,7 @@ impl<'a> Sampling<'a> {
             engine,
             on_device,
             orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
-            lists: Split::ALL.map(|split| SeedLists::new(graph.seeds(split))),
+            lists: [lists(Split::Train)?, lists(Split::Valid)?, lists(Split::Test)?],
             seeds: vec![SeedsOfType::default(); dataset.metagraph().type_count()],
         })
     }
@@ -91,10 +92,13 @@ impl<'a> Sampling<'a> {
         for (of, seeds) in types().zip(&self.seeds) {
             let input_id: &mut [i64] = columns.take(Column::InputId.of(of));
             input_id.iter_mut().zip(&seeds.positions).for_each(|(to, position)| *to = *position);
+            let seed_time: &mut [i64] = columns.take(Column::SeedTime.of(of));
+            seed_time.iter_mut().zip(&seeds.times).for_each(|(to, time)| *to = *time);
         }
         let labels_out: SmallVec<[&mut [u8]; 8]> =
             types().map(|of| columns.take(Column::Labels.of(of))).collect();
         let seeds: SmallVec<[&[i64]; 8]> = self.seeds.iter().map(|seeds| &seeds.ids[..]).collect();
+        let times: SmallVec<[&[i64]; 8]> = self.seeds.iter().map(|seeds| &seeds.times[..]).collect();
         let counts = match &self.on_device {
             Some(batches) => {
                 let counts = self.engine.sample_to(self.graph, key, seeds[0], &batches.place(slot))?;
@@ -108,11 +112,13 @@ impl<'a> Sampling<'a> {
             None => {
                 let degrees: &mut [i32] = columns.take(Column::Degrees);
                 let (mut nodes, mut blocks) = (columns.take_nodes(), columns.take_blocks());
-                let mut out = BatchMut { nodes: &mut nodes, blocks: &mut blocks };
-                self.engine.sample(self.graph, key, &seeds, &mut out, degrees)?
+                let mut trees = columns.take_trees();
+                let mut out = BatchMut { nodes: &mut nodes, blocks: &mut blocks, trees: &mut trees };
+                let seeds = Seeds { ids: &seeds, times: &times };
+                self.engine.sample(self.graph, key, seeds, &mut out, degrees)?
             }
         };
-        drop((columns, seeds));
+        drop((columns, seeds, times));
         for ((of, seeds), labels_out) in types().zip(&mut self.seeds).zip(labels_out) {
             // The first nodes of the batch, in any memory.
             self.graph.to_dataset_ids(&mut seeds.ids);

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use uva_graph::{Dataset, NodeType};
+use uva_graph::{Dataset, NodeType, SeedTimes, Split, TypedDataset, names};
 use uva_options::{OptionError, Options as _};
-use uva_sample::TypedView;
+use uva_sample::{TimeLimit, Trees, TypedView};
 
-use super::LoaderOptions;
 use super::hop_files::{OpenHopFiles, stored_side_by_side};
 use super::hop_options::HopBatches;
 use super::hop_run::HopRun;
 use super::reader::{DiskReader, Features, row_file};
+use super::{LoaderOptions, Pad};
 use crate::RuntimeError;
 use crate::backend::{Backend, BackendOptions, GatherChoice, SamplerChoice};
 
@@ -239,7 +239,35 @@ fn check_types(options: &LoaderOptions, dataset: &Dataset) -> Result<(), Runtime
         }
     }
     let sampling = options.sampling_in(dataset.metagraph())?;
-    Ok(TypedView::of(dataset).check(&sampling)?)
+    if sampling.trees.is_some() && options.pad != Pad::Off {
+        let reason = "not supported with disjoint trees and times yet; omit it".to_owned();
+        return Err(OptionError::new("pad", options.pad, reason).into());
+    }
+    if sampling.trees.is_some_and(|trees| trees.time.is_some()) {
+        check_orders(dataset)?;
+    }
+    TypedView::of(dataset).check(&sampling)?;
+    for split in Split::ALL {
+        for (of, _) in dataset.seeds(split) {
+            options.seed_times_of(dataset, of, split)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the lists of relations with times are sorted by them.
+fn check_orders(dataset: &Dataset) -> Result<(), RuntimeError> {
+    for relation in dataset.metagraph().relations() {
+        if dataset.entry_times(relation).is_some() && !dataset.is_ordered_by_time(relation) {
+            let name = dataset.metagraph().full_name(relation);
+            let reason = format!(
+                "the lists of {name} are not known to be sorted by time: sort them, and set \"order\": \"time\" for it in \
+                 meta.json"
+            );
+            return Err(OptionError::of("time_rule", reason).into());
+        }
+    }
+    Ok(())
 }
 
 /// Their rows are all that they need, and `HopOptions` has checked the order of these.
@@ -259,6 +287,40 @@ impl BatchKind for HopBatches {
 
     fn identity(&self) -> Vec<(&'static str, usize)> {
         vec![("chunk", self.chunk)]
+    }
+}
+
+impl LoaderOptions {
+    /// Whether each seed has a tree of its own, and what it sees.
+    pub(super) fn trees(&self) -> Option<Trees> {
+        // The option's range ends at the largest int64.
+        let window = self.time_window.map(|window| i64::try_from(window).unwrap_or(i64::MAX));
+        let pick = self.time_pick;
+        let time = self.time_rule.map(|rule| TimeLimit { rule, window, pick });
+        (self.disjoint || time.is_some()).then_some(Trees { time })
+    }
+
+    /// The times of the seeds of a type; `None` if no rule reads them.
+    ///
+    /// # Errors
+    /// If they have none.
+    pub fn seed_times_of<'d>(
+        &self,
+        dataset: &'d TypedDataset,
+        node_type: NodeType,
+        split: Split,
+    ) -> Result<Option<SeedTimes<'d>>, OptionError> {
+        if self.time_rule.is_none() || dataset.split_of(node_type, split).is_empty() {
+            return Ok(None);
+        }
+        let missing = || {
+            let (name, file) = (dataset.metagraph().type_name(node_type), names::split_times(split));
+            OptionError::of(
+                "time_rule",
+                format!("seeds of {name} have no time: {file}, time.npy or `seed_time`"),
+            )
+        };
+        dataset.seed_times_of(node_type, split, self.seed_time).map(Some).ok_or_else(missing)
     }
 }
 

@@ -10,7 +10,7 @@ use uva_graph::{Dataset, Metagraph, Split, TypedDataset, Verify};
 use uva_propagate::HopSet;
 use uva_sample::{
     Expand, FanoutPer, FanoutSpec, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind,
-    SamplerOptions, Walks,
+    SamplerOptions, TimePick, TimeRule, Walks,
 };
 
 use crate::RuntimeError;
@@ -92,6 +92,22 @@ options! {
         /// PyG, and as its trim_to_layer requires)
         expand: Expand = Expand::All
             => Field::choice::<Expand>("NODES").of(BATCHES, &[Identity]),
+        /// Make each seed the root of a tree that shares no nodes with others, in a typed graph
+        disjoint: bool = false
+            => Field::switch().of(BATCHES, &[Identity, Layout]),
+        /// Edges that are visible at the time of a tree's seed, in a typed graph with times (time.npy); trees are disjoint
+        time_rule: Option<TimeRule> = None
+            => Field::choice::<TimeRule>("RULE").of(BATCHES, &[Identity, Layout]).unless_given("all, at any time"),
+        /// Length of the time before the seed's in which edges are visible, in the unit of the times
+        time_window: Option<u64> = None
+            => Field::within("LENGTH", 0, i64::MAX as u64).of(BATCHES, &[Identity]).needs("time_rule")
+                .unless_given("any length"),
+        /// Neighbours picked from the visible ones
+        time_pick: TimePick = TimePick::Uniform
+            => Field::choice::<TimePick>("PICK").of(BATCHES, &[Identity]).needs("time_rule").unless_given("uniform"),
+        /// Time of seeds that have no other: neither times of their split (train_time.npy) nor of their type (time.npy)
+        seed_time: Option<i64> = None
+            => Field::text::<i64>("TIME", "an integer").of(BATCHES, &[Identity]).needs("time_rule"),
         /// Order of the training seeds: shuffled; by proximity in the graph, over K sequences, or as few as the labels of
         /// batches allow; or shuffled segments of G seeds by proximity (docs/guide/orders.md)
         seed_order: AskedOrder = AskedOrder::Shuffle
@@ -362,6 +378,7 @@ impl LoaderOptions {
             batch_dependency: self.batch_dependency,
             expand: self.expand,
             edge_ids: self.has_edge_ids(),
+            trees: self.trees(),
             walks: Walks { count: self.walks, length: self.walk_length, stop: self.walk_stop },
         }
     }
@@ -410,6 +427,8 @@ impl LoaderOptions {
             (self.edge_attr, Column::EdgeAttr),
             (self.edge_type, Column::EdgeType),
             (self.input_id, Column::InputId),
+            (self.trees().is_some(), Column::Tree),
+            (self.time_rule.is_some(), Column::SeedTime),
             (self.aggregate_argmax, Column::Argmax),
         ];
         Ok(BatchSpec {
@@ -439,6 +458,14 @@ impl LoaderOptions {
             let reason =
                 "the dataset has no edge_type.npy, where the edge types are (docs/reference/data-format.md)";
             return Err(OptionError::of("edge_type", reason).into());
+        }
+        if self.trees().is_some() {
+            let option = if self.time_rule.is_some() { "time_rule" } else { "disjoint" };
+            let reason = match dataset.metagraph().is_named() {
+                true => "not supported yet for a graph of one node type and one relation with features",
+                false => "times and trees need format 2: `uvatrain import --from npy` converts",
+            };
+            return Err(OptionError::of(option, reason).into());
         }
         let no_graph = || {
             let problem = "batches are sampled in a graph, and this dataset has none";

@@ -3,7 +3,7 @@
 
 use uva_batch::{BatchLayout, SlotRoom, StaticShapes};
 use uva_graph::{Dataset, Split};
-use uva_sample::{BatchBounds, BatchCounts, BatchKey, MiniBatch, SamplerOptions, sampler};
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, MiniBatch, SamplerOptions, Seeds, sampler};
 
 use crate::options::Pad;
 use crate::sampler::cache::{Caches, SampledGraph};
@@ -91,7 +91,7 @@ fn presampled(
     let sampling = SamplerOptions { edge_ids: false, ..options.sampling_in(dataset.metagraph())? };
     let graph = SampledGraph::new(dataset, None)?;
     let mut sampler = sampler(graph.types_of(&Caches::default()), &sampling)?;
-    let lists = SeedLists::new(graph.seeds(split));
+    let lists = SeedLists::of(&graph, dataset, options, split)?;
     let mut of_types = vec![SeedsOfType::default(); dataset.metagraph().type_count()];
     let mut batch = MiniBatch::with_bounds(bounds);
     let mut order = in_batches(dataset, options, split, (size, true))?;
@@ -111,8 +111,10 @@ fn presampled(
         let place = number % of_epoch * order.batches() / of_epoch;
         let key = BatchKey { split, epoch, batch: place as u32 };
         lists.divide(order.batch(place), &mut of_types);
-        let seeds: Vec<&[i64]> = of_types.iter().map(|seeds| &seeds.ids[..]).collect();
-        samples.push(batch.fill(|out| sampler.sample_types(key, &seeds, out))?);
+        let ids: Vec<&[i64]> = of_types.iter().map(|seeds| &seeds.ids[..]).collect();
+        let times: Vec<&[i64]> = of_types.iter().map(|seeds| &seeds.times[..]).collect();
+        let seeds = Seeds { ids: &ids, times: &times };
+        samples.push(batch.fill(|out| sampler.sample_types(key, seeds, out))?);
     }
     Ok(samples)
 }

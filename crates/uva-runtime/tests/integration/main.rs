@@ -21,4 +21,5 @@ mod rows;
 mod stand_in;
 mod typed;
 mod typed_disk;
+mod typed_trees;
 mod whole;

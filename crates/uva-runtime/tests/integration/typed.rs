@@ -15,7 +15,7 @@ use uva_runtime::{
     SamplerKind,
 };
 use uva_sample::{
-    BatchBounds, BatchKey, Expand, FanoutPer, GraphSize, MiniBatch, SampleError, SeedOrder, TypedView,
+    BatchBounds, BatchKey, Expand, FanoutPer, GraphSize, MiniBatch, SampleError, SeedOrder, Seeds, TypedView,
     sampler,
 };
 
@@ -48,6 +48,11 @@ pub(super) fn runtime(library: &fixture::Library, options: LoaderOptions) -> Res
     Runtime::builder(&library.path).options(options).epochs(2).validate(true).build()
 }
 
+/// Values for the seeds of one type, and none for the others.
+fn of_types<'s>(dataset: &TypedDataset, target: NodeType, values: &'s [i64]) -> Vec<&'s [i64]> {
+    dataset.metagraph().types().map(|of| if of == target { values } else { &[] }).collect()
+}
+
 /// The batch of this key, sampled without a runtime.
 fn sampled(dataset: &TypedDataset, options: &LoaderOptions, key: BatchKey) -> Result<MiniBatch, SampleError> {
     let sampling = options.sampling_in(dataset.metagraph()).unwrap();
@@ -64,13 +69,16 @@ fn sampled(dataset: &TypedDataset, options: &LoaderOptions, key: BatchKey) -> Re
     order.prepare(key.epoch)?;
     let positions = order.batch(key.batch as usize);
     let seeds: Vec<i64> = positions.iter().map(|position| ids[*position as usize]).collect();
-    let of_types: Vec<&[i64]> =
-        dataset.metagraph().types().map(|of| if of == target { &seeds[..] } else { &[] }).collect();
+    let times = options.seed_times_of(dataset, target, key.split).unwrap();
+    let of_position =
+        |position: &u32| times.map(|times| times.of(*position as usize, ids[*position as usize]));
+    let times: Vec<i64> = positions.iter().filter_map(of_position).collect();
+    let [of_types, times] = [&seeds, &times].map(|of_target| of_types(dataset, target, of_target));
     let most: Vec<usize> = of_types.iter().map(|seeds| seeds.len()).collect();
     let bounds = BatchBounds::for_graph(&sampling, &most, &GraphSize::of(dataset), Some(1 << 20))?;
     let mut batch = MiniBatch::with_bounds(&bounds);
     let mut sampler = sampler(TypedView::of(dataset), &sampling)?;
-    batch.fill(|out| sampler.sample_types(key, &of_types, out))?;
+    batch.fill(|out| sampler.sample_types(key, Seeds { ids: &of_types, times: &times }, out))?;
     Ok(batch)
 }
 
@@ -83,6 +91,8 @@ pub(super) fn check(dataset: &TypedDataset, options: &LoaderOptions, batch: &Bat
     for of in metagraph.types() {
         let nodes = batch.nodes_of(of);
         assert_eq!(nodes, plain.nodes_of(of));
+        let trees = batch.column_of(uva_batch::Column::Tree.of(of));
+        assert_eq!(trees.map_or(&[][..], |trees| trees.i32().unwrap()), plain.trees_of(of));
         let Some(table) = dataset.rows(of) else {
             assert!(batch.rows_of(of).is_none());
             continue;

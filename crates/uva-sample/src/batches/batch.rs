@@ -23,6 +23,8 @@ pub struct BatchMut<'b, 'a> {
     pub nodes: &'b mut [&'a mut [i64]],
     /// Room for the blocks: layer by layer, in each a block for each relation.
     pub blocks: &'b mut [BlockMut<'a>],
+    /// Room for the tree of each node of each type, as long as that for its nodes; empty if it is not read.
+    pub trees: &'b mut [&'a mut [i32]],
 }
 
 /// Memory for one block.
@@ -209,6 +211,8 @@ pub struct BlockRef<'a> {
 pub struct MiniBatch {
     /// Of each type.
     nodes: Vec<Vec<i64>>,
+    /// Likewise; empty if nodes are in no trees.
+    trees: Vec<Vec<i32>>,
     /// Layer by layer, in each a block for each relation.
     blocks: Vec<BlockBuffers>,
     counts: BatchCounts,
@@ -232,7 +236,9 @@ impl MiniBatch {
             weights: vec![0.0; if bounds.weights { block.edges } else { 0 }],
         });
         let nodes = bounds.types.iter().map(|size| vec![0; size.nodes]).collect();
-        Self { nodes, blocks: blocks.collect(), counts: BatchCounts::default() }
+        let in_trees = bounds.types.iter().filter(|_| bounds.trees);
+        let trees = in_trees.map(|size| vec![0; size.nodes]).collect();
+        Self { nodes, trees, blocks: blocks.collect(), counts: BatchCounts::default() }
     }
 
     /// Passes the memory to `fill`, whose counts then describe the batch. After an error the batch is empty.
@@ -258,7 +264,8 @@ impl MiniBatch {
                 weights,
             })
             .collect();
-        self.counts = fill(&mut BatchMut { nodes: &mut nodes, blocks: &mut blocks })?;
+        let mut trees: SmallVec<[&mut [i32]; 1]> = self.trees.iter_mut().map(Vec::as_mut_slice).collect();
+        self.counts = fill(&mut BatchMut { nodes: &mut nodes, blocks: &mut blocks, trees: &mut trees })?;
         Ok(self.counts.clone())
     }
 
@@ -282,6 +289,16 @@ impl MiniBatch {
     pub fn nodes_of(&self, node_type: NodeType) -> &[i64] {
         let used = self.counts.types().get(node_type.index()).map_or(0, |size| size.nodes);
         &self.nodes[node_type.index()][..used]
+    }
+
+    /// The tree of each node of a type: trees number through the seeds of all types. Empty if nodes are in no trees.
+    ///
+    /// # Panics
+    /// If the type does not exist.
+    #[must_use]
+    pub fn trees_of(&self, node_type: NodeType) -> &[i32] {
+        let used = self.nodes_of(node_type).len();
+        self.trees.get(node_type.index()).map_or(&[], |trees| &trees[..used])
     }
 
     /// The block of one layer, 0 being the one at the seeds; `None` if the batch has no such layer.

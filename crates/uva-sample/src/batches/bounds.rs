@@ -4,7 +4,8 @@ use uva_graph::{Relation, TypedDataset};
 
 use super::sizes::{BlockSize, RelationEnds, TypeSize};
 use crate::{
-    Capacity, Expand, FanoutPer, Fanouts, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks,
+    Capacity, Expand, FanoutPer, Fanouts, InvalidOption, SampleError, SamplerKind, SamplerOptions, Trees,
+    Walks,
 };
 
 /// The maximum size of a batch, which determines its memory.
@@ -20,6 +21,8 @@ pub struct BatchBounds {
     pub edge_ids: bool,
     /// Whether blocks have weights.
     pub weights: bool,
+    /// Whether nodes are in trees.
+    pub trees: bool,
 }
 
 /// The sizes of a graph that bound its batches.
@@ -59,6 +62,28 @@ impl GraphSize {
     #[must_use]
     pub fn homogeneous(nodes: usize, edges: usize) -> Self {
         Self { nodes: vec![nodes], relations: vec![RelationSize { ends: RelationEnds::ONLY, edges }] }
+    }
+}
+
+/// The most nodes of each type, and the most edges of each relation in a block, that a batch has of a graph.
+struct GraphLimits {
+    nodes: Vec<usize>,
+    edges: Vec<usize>,
+}
+
+impl GraphLimits {
+    /// Those of batches from at most this many seeds of each type: of one copy of the graph, or of one for each tree. A
+    /// node of a tree that decreases in time may be there once for each time.
+    fn of(options: &SamplerOptions, seeds: &[usize], graph: &GraphSize) -> Self {
+        let copies = match options.trees {
+            None => 1,
+            Some(Trees { time: Some(time) }) if time.splits_nodes() => usize::MAX,
+            Some(_) => seeds.iter().fold(0_usize, |sum, &seeds| sum.saturating_add(seeds)),
+        };
+        Self {
+            nodes: graph.nodes.iter().map(|&nodes| nodes.saturating_mul(copies)).collect(),
+            edges: graph.relations.iter().map(|size| size.edges.saturating_mul(copies)).collect(),
+        }
     }
 }
 
@@ -170,15 +195,16 @@ impl BatchBounds {
         Ok(self.scaled(factor, keeps_nodes))
     }
 
-    /// Bytes of the arrays of a batch: 8 per node id or edge id, 4 per offset, local id or weight.
+    /// Bytes of the arrays of a batch: 8 per node id or edge id, 4 per offset, local id, weight or tree.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of_edge = 1 + if self.edge_ids { 2 } else { 0 } + usize::from(self.weights);
+        let of_node = if self.trees { 12 } else { 8 };
         let words = |block: &BlockSize| {
             block.destinations.saturating_add(1).saturating_add(block.edges.saturating_mul(of_edge))
         };
         let blocks = self.blocks.iter().fold(0_usize, |sum, block| sum.saturating_add(words(block)));
-        self.nodes().saturating_mul(8).saturating_add(blocks.saturating_mul(4))
+        self.nodes().saturating_mul(of_node).saturating_add(blocks.saturating_mul(4))
     }
 
     /// Seeds of all types.
@@ -206,8 +232,9 @@ impl BatchBounds {
         if seeds.iter().all(|&seeds| seeds == 0) {
             return Err(InvalidOption::BatchSizeZero.into());
         }
+        let limits = GraphLimits::of(options, seeds, graph);
         let seeds: Vec<usize> =
-            seeds.iter().zip(&graph.nodes).map(|(&seeds, &nodes)| seeds.min(nodes)).collect();
+            seeds.iter().zip(&limits.nodes).map(|(&seeds, &nodes)| seeds.min(nodes)).collect();
         let mut destinations = seeds.clone();
         // For each relation the picks kept from the hop before, and for each type the destinations without kept picks.
         let (mut kept, mut new) = (vec![0; graph.relations.len()], seeds.clone());
@@ -218,7 +245,7 @@ impl BatchBounds {
             let mut sources = before.clone();
             let mut found = vec![0_usize; graph.nodes.len()];
             for (relation, size) in graph.relations.iter().enumerate() {
-                let RelationSize { ends: RelationEnds { source, destination }, edges } = *size;
+                let (RelationEnds { source, destination }, edges) = (size.ends, limits.edges[relation]);
                 // The length of lists bounds only picks without replacement from these lists.
                 let most = if kind.picks_in_lists() && !replace { edges } else { usize::MAX };
                 let (picks, drawn) = match options.picks_a_list(fanouts.of(hop, Relation(relation as u16))) {
@@ -229,11 +256,16 @@ impl BatchBounds {
                         let picks = new[destination.index()].saturating_mul(picks).min(most);
                         (picks, picks)
                     }
+                    // Lists of a tree are taken whole: each has at most the relation's edges.
+                    None if options.trees.is_some() => {
+                        let picks = new[destination.index()].saturating_mul(size.edges).min(edges);
+                        (picks, picks)
+                    }
                     None => (edges, edges),
                 };
                 let (sources, found) = (&mut sources[source.index()], &mut found[source.index()]);
-                *sources = sources.saturating_add(drawn).min(graph.nodes[source.index()]);
-                *found = found.saturating_add(picks).min(graph.nodes[source.index()]);
+                *sources = sources.saturating_add(drawn).min(limits.nodes[source.index()]);
+                *found = found.saturating_add(picks).min(limits.nodes[source.index()]);
                 // Without replacement, each list is picked from at most once, copies of kept picks included.
                 let of_block = picks.saturating_add(kept[relation]).min(most);
                 let destinations = destinations[destination.index()];
@@ -255,7 +287,7 @@ impl BatchBounds {
             seeds.into_iter().zip(destinations).map(|(seeds, nodes)| TypeSize { seeds, nodes }).collect();
         let relations = graph.relations.iter().map(|size| size.ends).collect();
         let (edge_ids, weights) = (*edge_ids, kind.weighs_edges());
-        Ok(Self { types, blocks, relations, edge_ids, weights })
+        Ok(Self { types, blocks, relations, edge_ids, weights, trees: options.trees.is_some() })
     }
 
     fn check(&self) -> Result<(), InvalidOption> {
@@ -302,6 +334,7 @@ fn list_by_list(fanouts: Fanouts) -> SamplerOptions {
         batch_dependency: 1,
         expand: Expand::All,
         edge_ids: false,
+        trees: None,
         walks: Walks::default(),
     }
 }

@@ -10,6 +10,8 @@ use crate::BlockRef;
 
 const TAG_SEEDS: u64 = 0;
 const TAG_NODES: u64 = 1;
+const TAG_TREES: u64 = 2;
+const TAG_SEED_TIMES: u64 = 3;
 /// The tag of the first layer; the blocks have 16 to 79.
 const TAG_WEIGHTS: u64 = 128;
 
@@ -42,7 +44,7 @@ fn array<const LANES: usize, T: Copy>(first: u64, values: &[T], widened: impl Fn
 }
 
 vectorized! {
-    /// The sum of an array of ids, which are never negative.
+    /// The sum of an array of ids, or of times as 64-bit two's complement.
     fn ids<const LANES: usize>(first: u64, ids: &[i64]) -> u64 {
         array::<LANES, _>(first, ids, |id| id as u64)
     }
@@ -81,6 +83,16 @@ pub(crate) fn nodes_by_original_id(of: NodeType, nodes: &[i64], original_ids: &[
         nodes,
         named,
     ))
+}
+
+/// The summand of the tree of each node of a type.
+pub(crate) fn trees(of: NodeType, trees: &[i32]) -> u64 {
+    local_ids(Vectors::widest(), first_place(TAG_TREES, of.0), trees)
+}
+
+/// The summand of the times of a type's seeds.
+pub(crate) fn seed_times(of: NodeType, times: &[i64]) -> u64 {
+    ids(Vectors::widest(), first_place(TAG_SEED_TIMES, of.0), times)
 }
 
 /// The summand of a relation's block in a layer.

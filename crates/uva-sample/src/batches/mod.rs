@@ -5,3 +5,4 @@ pub(crate) mod bounds;
 pub(crate) mod hash;
 pub(crate) mod local_ids;
 pub mod sizes;
+pub(crate) mod tree_ids;

@@ -80,6 +80,9 @@ impl CudaSampler {
         let CudaSamplerOptions { sampler, bounds, .. } = options;
         let csc = graph.csc();
         sampler.check(&Csc { original_ids: options.original_ids, ..csc })?;
+        if sampler.trees.is_some() {
+            return Err(InvalidOption::TreesOnDevice.into());
+        }
         let Some(kind) = sampler.kind.kernels() else {
             let instead = SamplerKind::names_of(|kind| kind.kernels().is_some());
             return Err(InvalidOption::KindOnDevice { kind: sampler.kind, instead }.into());
@@ -336,7 +339,7 @@ impl CudaSampler {
             return Err(SampleError::LayerMismatch { expected, given }.into());
         }
         check_types(out)?;
-        let BatchMut { nodes, blocks } = out;
+        let BatchMut { nodes, blocks, .. } = out;
         let mut copies = vec![(batch.nodes, bytemuck::cast_slice_mut::<i64, u8>(nodes[0]))];
         for (block, to) in batch.blocks.iter().zip(blocks.iter_mut()) {
             copies.push((block.indptr, bytemuck::cast_slice_mut(to.indptr)));

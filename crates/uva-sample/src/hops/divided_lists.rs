@@ -17,9 +17,9 @@ use uva_exchange::{Book, Exchange, Splits};
 use uva_graph::{Relation, Split, mix};
 
 use super::draws::{Drawing, reads_of};
-use super::list::{Hop, NodeId};
+use super::list::{Hop, List, NodeId};
 use super::picks::{PickResult, Picks};
-use super::sink::{BlockTarget, PickTarget, TakeError};
+use super::sink::{BlockTarget, PickTarget};
 use crate::options::GROUP_PICKS;
 use crate::{BatchKey, GraphView, InvalidOption, ListReads, SampleError, SamplerKind, SamplerOptions};
 
@@ -192,12 +192,13 @@ impl<'e> Divided<'e> {
             let begin = given.len();
             let (hop, group) = drawing.hop(Relation::ONLY, key, layer, indices);
             let with_edge_ids = drawing.options.edge_ids.then_some(&mut *edge_ids);
-            let to = PickTarget::Rank { ids: given, edge_ids: with_edge_ids };
+            let to = PickTarget::Ids { ids: given, edge_ids: with_edge_ids };
             let note = |count: usize| {
                 picks.push(count as i64);
                 Ok(())
             };
-            drawing.draw(Relation::ONLY, (&hop, group), nodes, to, (&mut [], 0), note)?;
+            let find = |nodes: &[i64], lists: &mut [List]| hop.find_lists(nodes, lists);
+            drawing.draw((Relation::ONLY, &hop, group), nodes, to, (&mut [], 0), find, note)?;
             given.append(edge_ids);
             given.append(picks);
             answer_bytes[rank] = (given.len() - begin) * WORD;
@@ -267,9 +268,10 @@ impl<'e> Divided<'e> {
         }
         for (number, ids) in ids.chunks(GROUP_PICKS).enumerate() {
             let edge_ids = ordered_edge_ids.iter().skip(number * GROUP_PICKS).copied();
-            block.take(hop.batch, ids, edge_ids).map_err(|error| match error {
-                TakeError::NotANode { .. } => disagreed(own, own, "a pick is not a node of the graph"),
-                TakeError::NoRoom(error) => error,
+            let nodes_room = block.room.nodes_room;
+            block.take(ids, edge_ids).map_err(|error| {
+                let no_node = |_| disagreed(own, own, "a pick is not a node of the graph");
+                error.of_batch(hop.batch, nodes_room, no_node)
             })?;
         }
         Ok(reads)

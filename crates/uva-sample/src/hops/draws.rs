@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// The state for draws from lists.
-pub(super) struct Drawing<'g, P> {
-    pub options: SamplerOptions,
-    pub types: Vec<TypeView<'g>>,
-    pub relations: Vec<RelationDrawing<'g, P>>,
+pub struct Drawing<'g, P> {
+    pub(super) options: SamplerOptions,
+    pub(super) types: Vec<TypeView<'g>>,
+    pub(super) relations: Vec<RelationDrawing<'g, P>>,
     lists: Box<[List; GROUP]>,
     waiting: PendingPositions,
 }
@@ -35,7 +35,7 @@ impl<'g, P: Picks<'g>> Drawing<'g, P> {
     ///
     /// # Errors
     /// If the graph lacks data that the kind picks by.
-    pub fn new(graph: TypedView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
+    pub(super) fn new(graph: TypedView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
         let TypedView { types, relations } = graph;
         let indices = || (0..).map(Relation);
         let fanouts =
@@ -71,7 +71,7 @@ impl<'g, P: Picks<'g>> Drawing<'g, P> {
     }
 
     /// A relation's hop of the batch `key`, and the maximum number of destinations in a group.
-    pub fn hop<'a, I: NodeId>(
+    pub(super) fn hop<'a, I: NodeId>(
         &self,
         relation: Relation,
         key: BatchKey,
@@ -81,7 +81,7 @@ impl<'g, P: Picks<'g>> Drawing<'g, P> {
     where
         'g: 'a,
     {
-        let RelationDrawing { view: RelationView { ends, lists }, seed, picks } =
+        let RelationDrawing { view: RelationView { ends, lists, .. }, seed, picks } =
             &self.relations[relation.index()];
         let like = StreamKey {
             seed: *seed,
@@ -109,16 +109,17 @@ impl<'g, P: Picks<'g>> Drawing<'g, P> {
         (hop, group)
     }
 
-    /// Draws from a relation's lists of `nodes`, in groups of `group`. `count` receives the number of entries picked from each
+    /// Draws from a relation's lists of `nodes`, in groups of `group`. `find` finds the lists of a group's nodes
+    /// ([`Hop::find_lists`]), or the parts of them that are there to draw from. `count` receives the number of entries picked from each
     /// list, in order, before they are written to `to`. `weights` is memory for the weights of edges, with the number
     /// already present.
-    pub fn draw<I: NodeId>(
+    pub(super) fn draw<I: NodeId>(
         &mut self,
-        relation: Relation,
-        (hop, group): (&Hop<'_, I>, usize),
+        (relation, hop, group): (Relation, &Hop<'_, I>, usize),
         nodes: &[i64],
         to: PickTarget<'_>,
         (weights, weighed): (&mut [f32], usize),
+        find: impl Fn(&[i64], &mut [List]) -> PickResult,
         mut count: impl FnMut(usize) -> PickResult,
     ) -> Result<ListReads, SampleError> {
         let Self { options, relations, lists, waiting, .. } = self;
@@ -130,7 +131,7 @@ impl<'g, P: Picks<'g>> Drawing<'g, P> {
         picks.begin(hop, nodes, &mut lists[..])?;
         for group in nodes.chunks(group) {
             let lists = &mut lists[..group.len()];
-            hop.find_lists(group, lists)?;
+            find(group, lists)?;
             picks.prepare(hop, group, lists)?;
             for (list, node) in lists.iter().zip(group) {
                 reads +=

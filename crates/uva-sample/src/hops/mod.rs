@@ -5,64 +5,68 @@
 //! misses in flight. That determines the speed on a graph larger than the caches. Between waves everything stays in the
 //! first two cache levels. The kind ([`Picks`]) decides which positions are picked.
 
+mod by_id;
 mod divided_lists;
 mod draws;
+mod identity;
+mod in_trees;
 mod list;
 mod picks;
 mod sink;
 
 use uva_graph::{Indices, NodeType, Relation};
 
+pub use self::by_id::ById;
 pub use self::divided_lists::{Divided, ListCounts};
 use self::draws::Drawing;
-use self::sink::{BlockTarget, PickTarget};
+use self::identity::{Destinations, Identity};
+pub use self::in_trees::InTrees;
+use self::sink::BlockRoom;
 use crate::batches::hash;
-use crate::batches::local_ids::LocalIds;
 use crate::limits::MAX_EPOCH;
 use crate::{
     BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, BlockSize, Capacity, Expand,
-    GraphView, InvalidOption, ListReads, RelationEnds, SampleError, SamplerOptions, TypeSize, TypedView,
+    GraphView, InvalidOption, ListReads, RelationEnds, SampleError, SamplerOptions, Seeds, TypeSize,
+    TypedView,
 };
 
 pub use self::list::{Hop, List, NodeId};
 pub use self::picks::{KindSetup, PickResult, Picks, WordsOf};
 pub use self::sink::PickSink;
 
-/// Samples batches hop by hop, with the picks of `P`.
+/// Samples batches hop by hop, with the picks of `P`, of nodes that are known by `N`.
 ///
-/// Its own memory is 4 bytes per node, the memory of its kind and some scratch, all allocated on construction. Samplers
-/// share nothing: make one per thread.
-pub struct HopSampler<'g, P> {
-    /// Of each node type.
-    local_ids: Vec<LocalIds>,
+/// Its own memory is that of `N` (for [`ById`] 4 bytes per node), the memory of its kind and some scratch, all allocated
+/// on construction, except that the memory of [`InTrees`] grows to the largest batch. Samplers share nothing: make one
+/// per thread.
+pub struct HopSampler<'g, P, N> {
+    identity: N,
     /// Nodes of each type: before the current hop, and so far.
     known: Vec<usize>,
     so_far: Vec<usize>,
     drawing: Drawing<'g, P>,
-    /// Present if the lists are divided among ranks.
-    divided: Option<Divided<'g>>,
 }
 
-impl<'g, P: Picks<'g>> HopSampler<'g, P> {
+impl<'g, P: Picks<'g>> HopSampler<'g, P, ById<'g>> {
+    /// Sets the access to lists that are divided among ranks. The kind must pick list by list.
+    pub(crate) fn among(self, divided: Option<Divided<'g>>) -> Self {
+        Self { identity: self.identity.among(divided), ..self }
+    }
+}
+
+impl<'g, P: Picks<'g>, N: Identity<'g>> HopSampler<'g, P, N> {
     /// A sampler with options that have been checked.
     ///
     /// # Errors
     /// If the system lacks memory for it, and if the graph lacks data that the kind picks by.
     pub(crate) fn unchecked(graph: TypedView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
         let types = graph.types.len();
-        let local_ids = graph.types.iter().map(|of_type| LocalIds::new(of_type.nodes));
         Ok(Self {
-            local_ids: local_ids.collect::<Result<_, _>>()?,
+            identity: N::new(&graph, &options)?,
             known: vec![0; types],
             so_far: vec![0; types],
             drawing: Drawing::new(graph, options)?,
-            divided: None,
         })
-    }
-
-    /// Sets the access to lists that are divided among ranks. The kind must pick list by list.
-    pub(crate) fn among(self, divided: Option<Divided<'g>>) -> Self {
-        Self { divided, ..self }
     }
 
     /// Counts the lists of nodes `0..lists` as cached ([`GraphView::cached_lists`](crate::GraphView::cached_lists)).
@@ -77,9 +81,10 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     fn sample_batch(
         &mut self,
         key: BatchKey,
-        seeds: &[&[i64]],
+        of_batch: Seeds<'_>,
         out: &mut BatchMut<'_, '_>,
     ) -> Result<BatchCounts, SampleError> {
+        let seeds = of_batch.ids;
         let (layers, relations) = (self.drawing.options.fanouts.hops(), self.drawing.relations.len());
         if out.blocks.len() != layers * relations {
             let (expected, given) = (layers, out.blocks.len() / relations.max(1));
@@ -95,6 +100,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         if key.epoch > MAX_EPOCH {
             return Err(InvalidOption::Epoch { epoch: key.epoch }.into());
         }
+        self.identity.begin(of_batch)?;
         for (of_type, seeds) in seeds.iter().enumerate() {
             self.take_seeds(key, of_type, seeds, out.nodes[of_type])?;
         }
@@ -141,20 +147,14 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             };
             counts.hash = counts.hash.wrapping_add(named);
         }
+        counts.hash = counts.hash.wrapping_add(self.identity.finish(of_batch, out)?);
         Ok(counts)
-    }
-
-    /// Draws the picks that other ranks request in the hops of a batch, if this rank has no batch.
-    fn serve_ids<I: NodeId>(&mut self, indices: &[I]) -> PickResult {
-        let Some(divided) = &mut self.divided else { return Ok(()) };
-        (0..self.drawing.options.fanouts.hops())
-            .try_for_each(|layer| divided.serve(&mut self.drawing, layer, indices))
     }
 
     /// Ends the exchange after a failure, since the ranks are then at different calls and must not wait for this one.
     fn or_give_up<T>(&self, made: Result<T, SampleError>) -> Result<T, SampleError> {
-        if let (Err(error), Some(divided)) = (&made, &self.divided) {
-            divided.give_up(error);
+        if let Err(error) = &made {
+            self.identity.give_up(error);
         }
         made
     }
@@ -166,17 +166,14 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             return Err(SampleError::BatchTooLarge { key, what: Capacity::Nodes, capacity: room });
         };
         first.copy_from_slice(seeds);
-        self.local_ids[of].begin_batch();
         self.so_far[of] = seeds.len();
         let count = self.drawing.types[of].nodes;
         for (position, &seed) in seeds.iter().enumerate() {
-            let Some(node) = usize::try_from(seed).ok().filter(|&node| node < count) else {
+            if usize::try_from(seed).map_or(true, |node| node >= count) {
                 return Err(SampleError::SeedOutOfRange { key, position, seed, nodes: count });
-            };
-            // A repeated seed is a separate destination. As a source, its first occurrence stands for all.
-            self.local_ids[of].insert(node, position as u32);
+            }
         }
-        Ok(())
+        self.identity.take_seeds(of, seeds, first)
     }
 
     /// Samples a relation's block for the nodes known before the hop, and appends the nodes found to those of their
@@ -190,7 +187,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         kept: BlockRef<'_>,
         block: &mut BlockMut<'_>,
     ) -> Result<(BlockSize, ListReads), SampleError> {
-        let Self { local_ids, known, so_far, drawing, divided } = self;
+        let Self { identity, known, so_far, drawing } = self;
         let RelationEnds { source, destination } = drawing.relations[relation.index()].view.ends;
         let (source, destination) = (source.index(), destination.index());
         let destinations = known[destination];
@@ -232,8 +229,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         let new = kept.destinations..destinations;
         let (new_nodes, fresh, nodes_room) = lists_and_room(nodes, (source, destination), so_far[source]);
         let new_nodes = &new_nodes[new.clone()];
-        let block_of_picks = BlockTarget {
-            local_ids: &mut local_ids[source],
+        let room_of_picks = BlockRoom {
             first: so_far[source],
             fresh,
             found: &mut found,
@@ -256,21 +252,14 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             Ok(())
         };
         let lists = drawing.relations[relation.index()].view.lists;
-        let reads = match divided {
-            // Nothing is read for a fanout of 0.
-            _ if hop.fanout == 0 => {
-                new_nodes.iter().map(|_| 0).try_for_each(count)?;
-                ListReads::default()
-            }
-            None => {
-                let to = PickTarget::Block(block_of_picks);
-                let weights = (&mut *weights, kept.indices.len());
-                drawing.draw(relation, (&hop, group), new_nodes, to, weights, count)?
-            }
-            Some(divided) => {
-                divided.bring(drawing, &hop, new_nodes)?;
-                divided.hand_over(drawing, &hop, new_nodes, block_of_picks, count)?
-            }
+        // Nothing is read for a fanout of 0.
+        let reads = if hop.fanout == 0 {
+            new_nodes.iter().map(|_| 0).try_for_each(count)?;
+            ListReads::default()
+        } else {
+            let destinations = Destinations { nodes: new_nodes, first: new.start, destination, source };
+            let weights = (&mut *weights, kept.indices.len());
+            identity.draw(drawing, (relation, &hop, group), destinations, room_of_picks, weights, count)?
         };
         so_far[source] += found;
         weights[..kept.weights.len()].copy_from_slice(kept.weights);
@@ -327,7 +316,7 @@ fn at_home(graph: &GraphView<'_>, nodes: &[i64], offsets: &[i32], edge_ids: &mut
     }
 }
 
-impl<'g, P: Picks<'g>> BatchSampler for HopSampler<'g, P> {
+impl<'g, P: Picks<'g>, N: Identity<'g>> BatchSampler for HopSampler<'g, P, N> {
     fn options(&self) -> &SamplerOptions {
         &self.drawing.options
     }
@@ -335,7 +324,7 @@ impl<'g, P: Picks<'g>> BatchSampler for HopSampler<'g, P> {
     fn sample_types(
         &mut self,
         key: BatchKey,
-        seeds: &[&[i64]],
+        seeds: Seeds<'_>,
         out: &mut BatchMut<'_, '_>,
     ) -> Result<BatchCounts, SampleError> {
         let sampled = self.sample_batch(key, seeds, out);
@@ -343,11 +332,7 @@ impl<'g, P: Picks<'g>> BatchSampler for HopSampler<'g, P> {
     }
 
     fn serve(&mut self) -> Result<(), SampleError> {
-        // Lists that are divided among ranks are of one relation.
-        let served = match self.drawing.relations[0].view.lists.csc.indices {
-            Indices::I32(indices) => self.serve_ids(indices),
-            Indices::I64(indices) => self.serve_ids(indices),
-        };
+        let served = self.identity.serve(&mut self.drawing);
         self.or_give_up(served)
     }
 }

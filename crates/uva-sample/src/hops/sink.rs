@@ -33,13 +33,19 @@ pub struct PickSink<'a> {
 pub(super) enum PickTarget<'a> {
     /// A block of the current batch.
     Block(BlockTarget<'a>),
-    /// The rank that requested them: the picked nodes, and their positions in the graph's `indices` if requested.
-    Rank { ids: &'a mut Vec<i64>, edge_ids: Option<&'a mut Vec<i64>> },
+    /// The picked nodes themselves, and their positions in the graph's `indices` if requested: for another rank, or for
+    /// trees.
+    Ids { ids: &'a mut Vec<i64>, edge_ids: Option<&'a mut Vec<i64>> },
 }
 
 /// The block that is being sampled.
 pub(super) struct BlockTarget<'a> {
     pub local_ids: &'a mut LocalIds,
+    pub room: BlockRoom<'a>,
+}
+
+/// The room of a block and of the nodes that it finds.
+pub struct BlockRoom<'a> {
     /// The first local id of the hop's new nodes.
     pub first: usize,
     /// Room for the new nodes, and their number.
@@ -116,12 +122,12 @@ impl PickSink<'_> {
                     *id = hop.indices[position].widen();
                 }
                 let edge_ids = positions.iter().map(|&position| position as i64);
-                block.take(hop.batch, ids, edge_ids).map_err(|error| match error {
-                    TakeError::NotANode { at } => hop.no_node(positions[at]),
-                    TakeError::NoRoom(error) => error,
-                })
+                let nodes_room = block.room.nodes_room;
+                block
+                    .take(ids, edge_ids)
+                    .map_err(|error| error.of_batch(hop.batch, nodes_room, |at| hop.no_node(positions[at])))
             }
-            PickTarget::Rank { ids, edge_ids } => {
+            PickTarget::Ids { ids, edge_ids } => {
                 let nodes = hop.sources.nodes as u64;
                 for &position in positions {
                     let id = hop.indices[position].widen();
@@ -145,30 +151,59 @@ pub(super) enum TakeError {
     /// The pick at that place is not a node.
     NotANode { at: usize },
     /// There are more nodes than capacity.
-    NoRoom(SampleError),
+    NoRoom,
+}
+
+impl TakeError {
+    /// The error of a batch with this room, if an id that is not a node has that of `no_node`.
+    pub fn of_batch(
+        self,
+        key: BatchKey,
+        nodes_room: usize,
+        no_node: impl FnOnce(usize) -> SampleError,
+    ) -> SampleError {
+        match self {
+            Self::NotANode { at } => no_node(at),
+            Self::NoRoom => SampleError::BatchTooLarge { key, what: Capacity::Nodes, capacity: nodes_room },
+        }
+    }
+}
+
+impl From<RelabelError> for TakeError {
+    fn from(error: RelabelError) -> Self {
+        match error {
+            RelabelError::NotANode { at } => Self::NotANode { at },
+            RelabelError::NoRoom => Self::NoRoom,
+        }
+    }
 }
 
 impl BlockTarget<'_> {
     /// Writes the local ids of picked nodes, and their positions in the graph's `indices` if these are requested.
-    pub fn take(
+    pub fn take(&mut self, ids: &[i64], edge_ids: impl Iterator<Item = i64>) -> Result<(), TakeError> {
+        let Self { local_ids, room } = self;
+        room.take(ids.len(), edge_ids, |first, fresh, found, locals| {
+            local_ids.relabel(ids, first, fresh, found, locals)
+        })
+    }
+}
+
+impl BlockRoom<'_> {
+    /// Writes the edge ids of `picks` picks, if there is room for these, and the local ids that `relabel` writes. It
+    /// receives the first local id of new nodes, the room for these and their number, and the room for local
+    /// ids.
+    #[inline]
+    pub(super) fn take(
         &mut self,
-        key: BatchKey,
-        ids: &[i64],
+        picks: usize,
         edge_ids: impl Iterator<Item = i64>,
+        relabel: impl FnOnce(usize, &mut [i64], &mut usize, &mut [i32]) -> Result<(), RelabelError>,
     ) -> Result<(), TakeError> {
-        let block = *self.edges..*self.edges + ids.len();
+        let block = *self.edges..*self.edges + picks;
         if let Some(to) = self.edge_ids.get_mut(block.clone()) {
             to.iter_mut().zip(edge_ids).for_each(|(to, edge_id)| *to = edge_id);
         }
         *self.edges = block.end;
-        let locals = &mut self.indices[block];
-        match self.local_ids.relabel(ids, self.first, self.fresh, self.found, locals) {
-            Ok(()) => Ok(()),
-            Err(RelabelError::NotANode { at }) => Err(TakeError::NotANode { at }),
-            Err(RelabelError::NoRoom) => {
-                let (what, capacity) = (Capacity::Nodes, self.nodes_room);
-                Err(TakeError::NoRoom(SampleError::BatchTooLarge { key, what, capacity }))
-            }
-        }
+        Ok(relabel(self.first, self.fresh, self.found, &mut self.indices[block])?)
     }
 }

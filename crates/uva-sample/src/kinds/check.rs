@@ -1,13 +1,13 @@
 //! Checks options against a graph and the facts of their kind, and makes the samplers.
 
-use uva_graph::{Csc, Relation};
+use uva_graph::{Csc, EntryTimes, Relation};
 
 use super::table;
-use crate::hops::{Divided, HopSampler, Picks};
+use crate::hops::{ById, Divided, HopSampler, Picks};
 use crate::limits::MAX_PICKS;
 use crate::{
     BatchSampler, Expand, FanoutPer, GraphView, InvalidOption, RelationView, SampleError, SamplerKind,
-    SamplerOptions, TypedView, Walks,
+    SamplerOptions, SortedTimes, TimePick, Trees, TypedView, Walks,
 };
 
 /// The sampler for these options and their kind.
@@ -40,11 +40,14 @@ pub fn divided_sampler<'g>(
 ) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
     options.check(&graph.csc)?;
     graph.check_home()?;
+    if options.trees.is_some() {
+        return Err(InvalidOption::DividedTrees.into());
+    }
     divided.check(options, graph.csc.nodes())?;
     table::make(graph.into(), options, Some(divided))
 }
 
-impl<'g, P: Picks<'g>> HopSampler<'g, P> {
+impl<'g, P: Picks<'g>> HopSampler<'g, P, ById<'g>> {
     /// A sampler over `csc`.
     ///
     /// # Errors
@@ -83,10 +86,49 @@ impl TypedView<'_> {
         if kind.needs_weights() && self.relations.iter().all(|relation| relation.lists.weights.is_none()) {
             return Err(InvalidOption::NoWeights { kind }.into());
         }
-        for (relation, RelationView { ends, lists }) in (0..).map(Relation).zip(&self.relations) {
+        if let Some(trees) = &options.trees {
+            self.check_trees(options, trees)?;
+        }
+        for (relation, RelationView { ends, lists, .. }) in (0..).map(Relation).zip(&self.relations) {
             let original_ids = self.types[ends.destination.index()].original_ids;
             options.check_relation(relation, &Csc { original_ids, ..lists.csc })?;
             lists.check_home()?;
+        }
+        Ok(())
+    }
+}
+
+impl TypedView<'_> {
+    /// Checks that batches of trees can be sampled, and that lists are sorted by the times that trees read.
+    fn check_trees(&self, options: &SamplerOptions, trees: &Trees) -> Result<(), InvalidOption> {
+        let Some(time) = &trees.time else { return Ok(()) };
+        time.check()?;
+        if options.fanout_per == FanoutPer::Node {
+            return Err(InvalidOption::TimePerNode);
+        }
+        if time.pick == TimePick::Last && options.replace {
+            return Err(InvalidOption::LastReplaced);
+        }
+        let mut times = (0..).map(Relation).zip(&self.relations).filter_map(|(relation, view)| {
+            let SortedTimes { times, sorted } = view.times?;
+            Some((relation, view, times, sorted))
+        });
+        let mut timed = times.by_ref().peekable();
+        if timed.peek().is_none() {
+            return Err(InvalidOption::NoTimes);
+        }
+        for (relation, view, times, sorted) in timed {
+            if !sorted {
+                return Err(InvalidOption::NotSorted { relation: relation.0 });
+            }
+            let (given, wanted) = match times {
+                EntryTimes::Edges(times) if view.lists.home.is_some() => (times.len(), times.len()),
+                EntryTimes::Edges(times) => (times.len(), view.lists.csc.edges()),
+                EntryTimes::Sources(times) => (times.len(), self.types[view.ends.source.index()].nodes),
+            };
+            if given != wanted {
+                return Err(InvalidOption::Times { given, wanted });
+            }
         }
         Ok(())
     }
@@ -103,6 +145,7 @@ impl Default for SamplerOptions {
             batch_dependency: 1,
             expand: Expand::All,
             edge_ids: false,
+            trees: None,
             walks: Walks::default(),
         }
     }
@@ -155,6 +198,10 @@ impl SamplerOptions {
             if let Some((layer, fanout)) = self.fanout_where(|fanout| !most.contains(&fanout)) {
                 return Err(InvalidOption::FoundFanout { kind, layer, fanout });
             }
+        }
+        if self.trees.is_some() && !kind.grows_trees() {
+            let instead = SamplerKind::names_of(SamplerKind::grows_trees);
+            return Err(InvalidOption::TreesOfKind { kind, instead });
         }
         if self.expand == Expand::New && !kind.expands_new() {
             let instead = SamplerKind::names_of(SamplerKind::expands_new);

@@ -1,7 +1,7 @@
 //! The kinds of sampler. Each kind has one file with its row of facts and its algorithm; `table.rs` lists them. Shared
 //! code is in [`hops`](crate::hops).
 
-use crate::hops::HopSampler;
+use crate::hops::{ById, HopSampler};
 
 mod check;
 mod exponential;
@@ -21,4 +21,4 @@ mod weighted;
 pub use check::{divided_sampler, sampler};
 
 /// Samples neighbours uniformly: [`SamplerKind::NEIGHBOR`](crate::SamplerKind::NEIGHBOR).
-pub type NeighborSampler<'g> = HopSampler<'g, neighbor::Uniform>;
+pub type NeighborSampler<'g> = HopSampler<'g, neighbor::Uniform, ById<'g>>;

@@ -17,6 +17,7 @@ impl SamplerKind {
         name: "neighbor",
         help: "Random neighbours, independently for each node",
         replaces: true,
+        grows_trees: true,
         kernels: Some(PickKind::Neighbor),
         ..KindRow::LIST_BY_LIST
     });

@@ -4,7 +4,7 @@ use uva_options::Named;
 
 use super::find_sampler::FindSampler;
 use super::{labor, neighbor, per_node, ppr, together, walk, weighted};
-use crate::hops::{Divided, HopSampler, Picks};
+use crate::hops::{ById, Divided, HopSampler, InTrees, Picks};
 use crate::{BatchSampler, FanoutPer, SampleError, SamplerKind, SamplerOptions, TypedView};
 
 /// Makes a sampler of one kind, from checked options.
@@ -20,13 +20,17 @@ struct Row {
     make: Make,
 }
 
-/// A row for each algorithm ([`Picks`]).
+/// A row for each algorithm ([`Picks`]). One that grows disjoint trees names what identifies their nodes.
 macro_rules! table {
-    ($($picks:ty),* $(,)?) => {
+    ($($picks:ty $(=> $trees:ty)?),* $(,)?) => {
         &[$(Row {
             kind: <$picks as Picks<'_>>::KIND,
             make: |graph, options, divided| {
-                Ok(Box::new(HopSampler::<$picks>::unchecked(graph, options.clone())?.among(divided)))
+                $(if options.trees.is_some() {
+                    return boxed(HopSampler::<$picks, $trees>::unchecked(graph, options.clone()));
+                })?
+                let sampler = HopSampler::<$picks, ById<'_>>::unchecked(graph, options.clone());
+                boxed(sampler.map(|sampler| sampler.among(divided)))
             },
         }),*]
     };
@@ -34,9 +38,9 @@ macro_rules! table {
 
 /// All kinds, the default first. The order is that of `--help`.
 const TABLE: &[Row] = table![
-    neighbor::Uniform,
+    neighbor::Uniform => InTrees,
     labor::Labor,
-    weighted::WeightedSampler<'_>,
+    weighted::WeightedSampler<'_> => InTrees,
     together::Together<together::Ladies>,
     together::Together<together::FastGcn>,
     together::Together<together::Saint<together::SaintNodes>>,
@@ -89,12 +93,21 @@ pub(super) fn make<'g>(
     divided: Option<Divided<'g>>,
 ) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
     if options.fanout_per == FanoutPer::Node && graph.relations.len() > 1 {
-        return Ok(Box::new(HopSampler::<per_node::PerNode<'_>>::unchecked(graph, options.clone())?));
+        return match options.trees {
+            None => boxed(HopSampler::<per_node::PerNode<'_>, ById<'_>>::unchecked(graph, options.clone())),
+            Some(_) => boxed(HopSampler::<per_node::PerNode<'_>, InTrees>::unchecked(graph, options.clone())),
+        };
     }
     match TABLE.iter().find(|row| row.kind == options.kind) {
         Some(row) => (row.make)(graph, options, divided),
         None => unreachable!("{} is in no table", options.kind),
     }
+}
+
+fn boxed<'g>(
+    sampler: Result<impl BatchSampler + 'g, SampleError>,
+) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
+    Ok(Box::new(sampler?))
 }
 
 impl Named for SamplerKind {

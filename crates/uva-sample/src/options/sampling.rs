@@ -4,7 +4,7 @@ use uva_graph::mix;
 use uva_options::named;
 
 use crate::limits::MAX_PICKS;
-use crate::{Fanouts, SamplerKind};
+use crate::{Fanouts, SamplerKind, Trees};
 
 /// How a [`BatchSampler`](crate::BatchSampler) samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct SamplerOptions {
     /// Whether blocks state the position of each pick in the dataset's `indices.npy`. It changes nothing else of a
     /// batch.
     pub edge_ids: bool,
+    /// Whether each seed has a tree of its own, and what it sees of the graph; `None`: seeds share nodes.
+    pub trees: Option<Trees>,
     /// The random walks of kinds that [walk](SamplerKind::walks). Other kinds ignore it.
     pub walks: Walks,
 }

@@ -36,6 +36,7 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
             batch_dependency,
             expand: if kind.draws_together() { Expand::All } else { expand },
             edge_ids: edge_ids && kind.picks_in_lists(),
+            trees: None,
             walks: Walks {
                 count: 1 + (seed >> 3) as u32 % 9,
                 length: 1 + seed as u32 % 7,
@@ -355,7 +356,11 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
             .zip(&mut locals)
             .map(|(indptr, indices)| BlockMut { indptr, indices, ..BlockMut::default() })
             .collect();
-        sampler.sample(key(3), &seeds, &mut BatchMut { nodes: &mut [&mut ids], blocks: &mut layers })
+        sampler.sample(
+            key(3),
+            &seeds,
+            &mut BatchMut { nodes: &mut [&mut ids], blocks: &mut layers, trees: &mut [] },
+        )
     };
     let [first, second] = [counts.blocks()[0], counts.blocks()[1]];
     let destinations = [first.destinations + 1, second.destinations + 1];
@@ -402,7 +407,7 @@ fn edge_ids_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
         let (mut nodes, mut indptr, mut indices, mut ids) = ([0; 4], [0; 3], [0; 9], vec![-1; room]);
         let (indptr, indices, edge_ids) = (&mut indptr[..], &mut indices[..], &mut ids[..]);
         let block = BlockMut { indptr, indices, edge_ids, weights: &mut [] };
-        let mut out = BatchMut { nodes: &mut [&mut nodes], blocks: &mut [block] };
+        let mut out = BatchMut { nodes: &mut [&mut nodes], blocks: &mut [block], trees: &mut [] };
         sampler.sample(key(0), &[3, 0], &mut out).map(|counts| (counts.edges(), ids))
     };
     let (edges, ids) = run(3).unwrap();
@@ -423,7 +428,7 @@ fn weights_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
                 ([0; 4], [0; 3], [0; 9], vec![-1.0; room]);
             let (indptr, indices, weights) = (&mut indptr[..], &mut indices[..], &mut weights[..]);
             let block = BlockMut { indptr, indices, edge_ids: &mut [], weights };
-            let mut out = BatchMut { nodes: &mut [&mut nodes], blocks: &mut [block] };
+            let mut out = BatchMut { nodes: &mut [&mut nodes], blocks: &mut [block], trees: &mut [] };
             let counts = sampler.sample(key(0), &[3, 0], &mut out)?;
             Ok((counts.edges(), out.blocks[0].weights.to_vec()))
         };

@@ -10,6 +10,7 @@ mod parts;
 mod ppr;
 mod reordered;
 mod together;
+mod trees;
 mod typed_vectors;
 mod uniformity;
 mod vectors;

@@ -244,6 +244,7 @@ fn batches_of_all_graphs_agree() {
                 Some(name) => SamplerKind::from_name(name).unwrap(),
             },
             edge_ids: case["options"]["edge_ids"].as_bool().unwrap_or(false),
+            trees: None,
             fanouts: integers(&case["options"]["fanouts"]).into(),
             fanout_per: FanoutPer::Relation,
             replace: case["options"]["replace"].as_bool().unwrap(),

@@ -33,12 +33,6 @@ impl IndexArray {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{key} is \"time\", but there is no time.npy: remove the key, or write the times")]
-struct OrderWithoutTimes {
-    key: String,
-}
-
 /// The edges of one relation: lists, and the values of each edge.
 #[derive(Debug)]
 pub(crate) struct RelationFiles {
@@ -96,12 +90,7 @@ impl RelationFiles {
         self.times = times(place, names::TIMES, self.edges(), &each("time"))?;
         self.edge_ids = times(place, names::EDGE_IDS, self.edges(), &each("id"))?;
         self.order = order;
-        match (self.order, &self.times) {
-            (Some(EntryOrder::Time), None) => {
-                Err(place.wrong_meta(OrderWithoutTimes { key: place.key("order") }))
-            }
-            _ => Ok(self),
-        }
+        Ok(self)
     }
 
     /// The number of nodes that own a list.

@@ -23,6 +23,11 @@ class LoaderOptions(TypedDict, total=False):
     seed: int
     batch_dependency: int
     expand: str
+    disjoint: bool
+    time_rule: str | None
+    time_window: int | None
+    time_pick: str | None
+    seed_time: int | str | None
     seed_order: str
     order: str | None
     order_edges: str | None

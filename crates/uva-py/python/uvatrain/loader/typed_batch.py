@@ -130,6 +130,17 @@ class NodesOfType:
         return self._batch._tensor("seed_mask", None, self._number)
 
     @property
+    def tree(self) -> torch.Tensor | None:
+        """int32 [num_nodes]: the tree of each node; trees number through the seeds of all types. None without trees
+        (`Loader(..., disjoint=True)`, or `time_rule`)."""
+        return self._if_there("tree")
+
+    @property
+    def seed_time(self) -> torch.Tensor | None:
+        """int64 [num_seeds]: the time of each seed. None without `Loader(..., time_rule=...)`."""
+        return self._if_there("seed_time")
+
+    @property
     def num_sampled_nodes(self) -> list[int]:
         """The seeds, and the nodes that each hop found."""
         return self._added(self._batch._levels)

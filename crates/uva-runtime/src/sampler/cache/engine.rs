@@ -15,7 +15,7 @@ use uva_sample::cuda::{
     PinnedArray,
 };
 use uva_sample::{
-    BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, Divided, divided_sampler, sampler,
+    BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, Divided, Seeds, divided_sampler, sampler,
 };
 
 use super::caches::Caches;
@@ -89,7 +89,7 @@ impl<'a> Engine<'a> {
         &mut self,
         graph: &SampledGraph<'_>,
         key: BatchKey,
-        seeds: &[&[i64]],
+        seeds: Seeds<'_>,
         out: &mut BatchMut<'_, '_>,
         degrees: &mut [i32],
     ) -> Result<BatchCounts, RuntimeError> {
@@ -108,9 +108,9 @@ impl<'a> Engine<'a> {
                 }
                 Ok(counts)
             }
-            Self::Device(sampler) => {
-                sampler.sample_into(key, seeds[0], out, degrees).map_err(|error| on_gpu_failed(graph, error))
-            }
+            Self::Device(sampler) => sampler
+                .sample_into(key, seeds.ids[0], out, degrees)
+                .map_err(|error| on_gpu_failed(graph, error)),
         }
     }
 

@@ -149,7 +149,7 @@ impl<'d> CachedDataset<'d> {
             translated.extend(seeds.iter().map(place));
             translated
         };
-        batch.fill(|out| engine.sample(graph, key, &[seeds], out, &mut []))
+        batch.fill(|out| engine.sample(graph, key, (&[seeds][..]).into(), out, &mut []))
     }
 
     /// Writes the feature row of each node to its place in `rows`, in the options' feature type. Returns the number of

@@ -25,6 +25,7 @@ impl SamplerKind {
         name: "weighted",
         help: "Random neighbours, weighted by weight.npy",
         replaces: true,
+        grows_trees: true,
         needs_weights: true,
         kernels: Some(PickKind::Weighted),
         ..KindRow::LIST_BY_LIST
@@ -142,7 +143,7 @@ impl<'g> ByWeight<'g> {
         self.begins.clear();
         self.used = (0, 0);
         for (list, &node) in lists.iter_mut().zip(nodes) {
-            let begin = self.graph.begin_at_home(node as usize);
+            let begin = self.begin_of(hop, list, node as usize);
             self.begins.push(begin);
             let end = begin.saturating_add(list.degree);
             let Some(weights) = self.weights.get(begin..end) else {
@@ -188,6 +189,16 @@ impl<'g> ByWeight<'g> {
             }
         }
         Ok(())
+    }
+
+    /// The start among the weights of a list, or of the part of it that is there to draw from.
+    #[inline]
+    fn begin_of<I: NodeId>(&self, hop: &Hop<'_, I>, list: &List, node: usize) -> usize {
+        if self.graph.home.is_none() {
+            return list.begin;
+        }
+        let skipped = list.begin - hop.indptr[node] as usize;
+        self.graph.begin_at_home(node).saturating_add(skipped)
     }
 
     /// Takes every entry that exists, in the order of the list.

@@ -11,7 +11,8 @@ use uva_runtime::options::input_nodes::TypeName;
 use uva_runtime::spec::Options;
 use uva_runtime::{LoaderOptions, RuntimeError, machine};
 use uva_sample::{
-    BatchBounds, BatchKey, FanoutSpec, GraphSize, MiniBatch, SampleError, SeedOrder, TypedView, sampler,
+    BatchBounds, BatchKey, FanoutSpec, GraphSize, MiniBatch, SampleError, SeedOrder, Seeds, TypedView,
+    sampler,
 };
 
 use super::spread::Spread;
@@ -41,7 +42,13 @@ pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
 }
 
 /// The key and the seeds of a batch, which are nodes of the target type.
-type Batch = (BatchKey, Vec<i64>);
+type Batch = (BatchKey, SeedsOfBatch);
+
+/// The seeds of a batch, and their times, if a rule reads these.
+struct SeedsOfBatch {
+    ids: Vec<i64>,
+    times: Vec<i64>,
+}
 
 /// The type whose training nodes are seeds.
 fn target(loader: &LoaderOptions, dataset: &TypedDataset) -> anyhow::Result<NodeType> {
@@ -71,6 +78,7 @@ fn batches(
         ))
         .into());
     }
+    let times = loader.seed_times_of(dataset, target, Split::Train)?;
     let mut order = SeedOrder::new(loader.seed, Split::Train, ids.len(), true, loader.batch_size, false)?;
     let mut batches = Vec::with_capacity(flags.batches as usize);
     for epoch in 0.. {
@@ -79,7 +87,9 @@ fn batches(
             if batches.len() == flags.batches as usize {
                 return Ok(batches);
             }
-            let seeds = order.batch(batch).iter().map(|position| ids[*position as usize]).collect();
+            let of_batch = || order.batch(batch).iter().map(|position| *position as usize);
+            let times = times.iter().flat_map(|times| of_batch().map(|at| times.of(at, ids[at])));
+            let seeds = SeedsOfBatch { ids: of_batch().map(|at| ids[at]).collect(), times: times.collect() };
             batches.push((BatchKey { split: Split::Train, epoch, batch: batch as u32 }, seeds));
         }
     }
@@ -154,12 +164,14 @@ fn sample(
     let target = target(&loader, dataset)?.index();
     let one_thread = |index: usize| -> Result<(Instant, Instant, Vec<Sampled>), SampleError> {
         let mut of_types: Vec<&[i64]> = vec![&[]; graph.types.len()];
+        let mut times = of_types.clone();
         let prepared = sampler(graph.clone(), &options).and_then(|mut sampler| {
             let mut memory = MiniBatch::with_bounds(bounds);
             // Touches the memory, so that no page fault is measured.
             if let Some((key, seeds)) = batches.get(index) {
-                of_types[target] = seeds;
-                memory.fill(|out| sampler.sample_types(*key, &of_types, out))?;
+                (of_types[target], times[target]) = (&seeds.ids, &seeds.times);
+                let seeds = Seeds { ids: &of_types, times: &times };
+                memory.fill(|out| sampler.sample_types(*key, seeds, out))?;
             }
             Ok((sampler, memory))
         });
@@ -172,9 +184,10 @@ fn sample(
         let begun = Instant::now();
         let mut sampled = Vec::with_capacity(batches.len().div_ceil(threads));
         for (key, seeds) in batches.iter().skip(index).step_by(threads) {
-            of_types[target] = seeds;
+            (of_types[target], times[target]) = (&seeds.ids, &seeds.times);
+            let seeds = Seeds { ids: &of_types, times: &times };
             let start = Instant::now();
-            let counts = memory.fill(|out| sampler.sample_types(*key, &of_types, out))?;
+            let counts = memory.fill(|out| sampler.sample_types(*key, seeds, out))?;
             let time = start.elapsed();
             sampled.push(Sampled { time, edges: counts.edges(), nodes: counts.nodes(), hash: counts.hash });
         }
@@ -220,8 +233,9 @@ fn verified(
     let mut batch = MiniBatch::with_bounds(&bounds(&loader, dataset)?);
     let graph = TypedView::of(dataset);
     let mut sampler = sampler(graph.clone(), &options)?;
-    let of_types = of_types(seeds, target(&loader, dataset)?, dataset);
-    batch.fill(|out| sampler.sample_types(*key, &of_types, out))?;
+    let target = target(&loader, dataset)?;
+    let [ids, times] = [&seeds.ids, &seeds.times].map(|seeds| of_types(seeds, target, dataset));
+    batch.fill(|out| sampler.sample_types(*key, Seeds { ids: &ids, times: &times }, out))?;
     // The hash does not cover edge ids.
     ensure!(
         batch.hash() == first.hash,

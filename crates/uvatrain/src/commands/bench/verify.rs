@@ -26,7 +26,9 @@ pub fn verify(
     nodes: &[&[i64]],
     blocks: &[BlockRef<'_>],
 ) -> anyhow::Result<Verified> {
-    for nodes in nodes {
+    // Trees may have a node each.
+    let once_each = nodes.iter().filter(|_| options.trees.is_none());
+    for nodes in once_each {
         let mut seen = HashSet::with_capacity(nodes.len());
         if let Some(twice) = nodes.iter().find(|&&node| !seen.insert(node)) {
             bail!("node {twice} stands twice in a batch");
@@ -96,8 +98,10 @@ fn verify_block(
         let wanted = options.picks_of_list(of_list, fanout);
         // Edges of weight 0 are not picked. Draws for a whole hop bring any number of a list's entries.
         let few = count < wanted && !options.kind.needs_weights();
-        // Nor do draws from the lists of all relations together.
-        let is_exact = !options.kind.draws_together() && options.fanout_per == FanoutPer::Relation;
+        // Nor do draws from the lists of all relations together, or from the visible part of a list.
+        let is_timed = options.trees.is_some_and(|trees| trees.time.is_some());
+        let is_exact =
+            !options.kind.draws_together() && options.fanout_per == FanoutPer::Relation && !is_timed;
         let (few, many) = if is_exact { (few, count > wanted) } else { (false, false) };
         ensure!(
             !few && !many,
