@@ -26,11 +26,11 @@ pub struct TimeLimit {
 named! {
     /// The visible entries of a list, by their time τ and the seed's time T. Entries without a time are always visible.
     pub enum TimeRule = UntilSeed {
-        /// τ ≤ T; with a window w, T − w < τ ≤ T.
+        /// Edges not later than the seed. With a window they are less than its length older.
         UntilSeed = "until-seed",
-        /// τ < T; with a window w, T − w ≤ τ < T.
+        /// Edges earlier than the seed. With a window they are at most its length older.
         BeforeSeed = "before-seed",
-        /// τ is at most the time of the entry that led to the node, at a seed T; with a window w, also T − w < τ.
+        /// Edges not later than the edge that led to their node, or at a seed than the seed. A window is as with until-seed.
         Decreasing = "decreasing",
     }
 }
